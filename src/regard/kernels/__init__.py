@@ -1,0 +1,1 @@
+"""A plan becomes machine code: target, plan, values, tiles, passes, compile, threads."""

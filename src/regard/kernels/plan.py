@@ -1,0 +1,122 @@
+"""A plan: all that machine code depends on, and nothing else. Lengths, strides, numbers and tables are arguments.
+
+`JOB` and `Workspace` say where a kernel finds its arguments and its scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from regard.algebra.expression import Node
+from regard.kernels.target import Target
+from regard.kernels.values import Type, f32, f64, i16
+
+Shape = tuple[tuple[Node, ...], tuple[int, ...]]
+
+STORAGE = {"f32": f32, "f64": f64, "bf16": i16, "f16": i16}
+SIZES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}
+
+# The words of a job. Counters that threads share lie a cache line apart; addresses of heads come from tables of byte
+# offsets, one for each (leading index, query head).
+SHARED = {"next0": 0, "done0": 8, "next1": 16, "done1": 24, "stop": 32}
+FIELDS = (
+    "q k v out lse sinks words mask bias packed partial"  # addresses
+    " q_at k_at v_at out_at lse_at mask_at bias_at packed_at source_at"  # addresses of the tables of offsets
+    " q_row k_row v_row out_row mask_row bias_row"  # bytes from row to row
+    " n_q n_k heads group total0 total1 scale"
+    " row_first row_count key_first key_count parts part_keys key_heads"
+).split()
+JOB = SHARED | {name: 40 + i for i, name in enumerate(FIELDS)}
+JOB_WORDS = 40 + len(FIELDS)
+
+# The first words of a workspace: what a call that was interrupted goes on with.
+STATE = {"task": 0, "tile": 1, "fresh": 2, "budget": 3}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One kernel. Everything in it is hashable and printable, so that it can be a key."""
+
+    kind: str  # forward, decode, settled
+    target: Target
+    storage: str  # of q, k and v: f32, f64, bf16, f16
+    d: int
+    d_v: int
+    vectors: int  # of queries in a group
+    groups: int  # of queries in a block
+    keys: int  # in a block
+    reductions: tuple[str, ...] = ("output",)
+    modify: Shape | None = None
+    mask: Shape | None = None
+    mask_array: bool = False
+    bias: str = ""  # the storage of a (query, key) bias
+    sinks: bool = False
+    whole_bits: int = 32  # of whole numbers on lanes
+    queries: int = 0  # rows that share each key, when decoding
+
+    @property
+    def number(self) -> Type:
+        """What is computed in."""
+        return f64 if self.storage == "f64" else f32
+
+    @property
+    def pairs(self) -> bool:
+        """Whether products are of bf16 pairs."""
+        return self.storage == "bf16" and self.target.pairs
+
+    @property
+    def widened(self) -> bool:
+        """Whether blocks of K and V are turned into f32 before they are multiplied."""
+        return self.storage in ("bf16", "f16") and not self.pairs
+
+    @property
+    def lanes(self) -> int:
+        return self.target.lanes(self.number.bits)
+
+    @property
+    def across(self) -> int:
+        """Queries in a group: lanes times vectors."""
+        return self.lanes * self.vectors
+
+    @property
+    def block(self) -> int:
+        """Queries in a block."""
+        return self.across * self.groups
+
+    @property
+    def depth(self) -> int:
+        """Steps of the first product: d, or pairs of it."""
+        return (self.d + 1) // 2 if self.pairs else self.d
+
+    @cached_property
+    def workspace(self) -> dict[str, int]:
+        """Byte offsets of the parts of a workspace, and its size."""
+        size = self.number.size
+        parts = {
+            "state": 512,
+            "queries": self.groups * self.depth * self.across * 4 * (size // 4),
+            "output": self.groups * self.d_v * self.across * size,
+            "maximum": self.groups * self.across * size,
+            "sum": self.groups * self.across * size,
+            "alpha": self.across * size,
+            "block_maximum": self.across * size,
+            "scores": self.keys * self.across * size,
+            "pairs": self.keys // 2 * self.across * 4 * self.pairs,
+            "visible": self.keys * self.vectors * 2,
+            "mask": self.keys * self.across * self.mask_array,
+            "bias": self.keys * self.across * size * bool(self.bias),
+            "keys": self.keys * self.d * 4 * self.widened,
+            "values": self.keys * self.d_v * 4 * self.widened,
+        }
+        offsets, at = {}, 0
+        for name, length in parts.items():
+            offsets[name] = at
+            # An odd number of cache lines between parts keeps their rows from falling on the same sets.
+            at += (length + 63) // 64 * 64 + 64
+        return offsets | {"size": at}
+
+    @cached_property
+    def key(self) -> str:
+        """The text that the plan is known by on disk."""
+        return repr(self)

@@ -1,0 +1,110 @@
+"""The host: lanes, registers, caches, bf16 units; and the tile shapes that follow from them.
+
+`REGARD_TARGET=x86-64-v2|v3|v4` narrows the host to a smaller machine of its kind, so that the code which that machine
+would run can be compiled and tested here.
+
+    >>> host().lanes(32) in (4, 8, 16)
+    True
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from regard.errors import TargetError
+
+NARROWED = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What code may use on this machine."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    registers: int  # vector registers
+    fused: bool  # multiply-add in one instruction
+    half: bool  # conversion between f16 and f32 in one instruction
+    pairs: bool  # bf16 pair products
+    fast_cache: int  # bytes of the cache that a block of keys and a block of queries share (L2)
+
+    def lanes(self, bits: int) -> int:
+        """Lanes of a vector register, for elements of so many bits."""
+        return self.vector_bits // bits
+
+    @property
+    def rows(self) -> int:
+        """Rows of a register tile: with two vectors each, all sums and one broadcast must stay in registers."""
+        return 8 if self.registers >= 32 else 4
+
+    def machine(self) -> llvm.TargetMachine:
+        """LLVM's view of it; an engine takes a machine over, so each gets its own."""
+        return _machine(self.triple, self.cpu, self.features)
+
+
+def _machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
+    _start_llvm()
+    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic")
+
+
+@lru_cache(maxsize=1)
+def _start_llvm() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def host() -> Target:
+    """The machine that this process runs on, narrowed by REGARD_TARGET."""
+    return _read(os.environ.get("REGARD_TARGET", ""))
+
+
+@lru_cache(maxsize=8)
+def _read(narrowed: str) -> Target:
+    _start_llvm()
+    triple, cache = llvm.get_process_triple(), _cache_bytes()
+    if not triple.startswith(("x86_64", "aarch64", "arm64")):
+        raise TargetError(
+            f"this process runs on {triple}, expected a 64-bit x86 or Arm: kernels are not made for others"
+        )
+    if not triple.startswith("x86_64"):
+        if narrowed:
+            raise TargetError(f"REGARD_TARGET is {narrowed!r}, but this machine is {platform.machine()}: unset it")
+        features = llvm.get_host_cpu_features().flatten()
+        return Target(triple, llvm.get_host_cpu_name(), features, 128, 32, True, True, False, cache)
+    has = llvm.get_host_cpu_features()
+    wide = all(has.get(f"avx512{part}", False) for part in ("f", "bw", "dq", "vl"))
+    level = "x86-64-v4" if wide else "x86-64-v3" if has.get("avx2") and has.get("fma") else "x86-64-v2"
+    if narrowed and narrowed not in NARROWED:
+        raise TargetError(f"REGARD_TARGET is {narrowed!r}, expected one of {', '.join(NARROWED)}: set one, or unset it")
+    if narrowed > level:
+        raise TargetError(f"REGARD_TARGET is {narrowed}, but this machine only has {level}: choose that, or unset it")
+    cpu, features = (narrowed, "") if narrowed else (llvm.get_host_cpu_name(), has.flatten())
+    level = narrowed or level
+    return Target(
+        triple,
+        cpu,
+        features,
+        vector_bits={"x86-64-v2": 128, "x86-64-v3": 256, "x86-64-v4": 512}[level],
+        registers=32 if level == "x86-64-v4" else 16,
+        fused=level != "x86-64-v2",
+        half=level != "x86-64-v2",
+        pairs=not narrowed and level == "x86-64-v4" and bool(has.get("avx512bf16", False)),
+        fast_cache=cache,
+    )
+
+
+def _cache_bytes() -> int:
+    """The second cache, which one core has for itself; 512 KiB where the system does not say."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+        return int(text.rstrip("KM")) * (1 << 20 if text.endswith("M") else 1 << 10)
+    except (OSError, ValueError):
+        return 512 << 10

@@ -1,0 +1,183 @@
+"""The worker pool: who computes which task, never what comes out.
+
+The calling thread works too, and begins at once; helpers join when they wake. All take tasks from counters in the job.
+A native call returns after some 50 ms with its state in its workspace and is entered again, so that signals are seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import threading
+import time
+from typing import Any
+
+from regard.kernels.compile import Entry
+from regard.kernels.plan import JOB, STATE
+
+STRETCH = 0.05  # seconds in native code at a time
+WORTH_A_HAND = 4e6  # operations: less is done before a helper would have woken
+KEPT = 16 << 20  # bytes of workspace that a thread keeps between calls
+
+_chosen = 0  # by threads(n); 0 is not chosen
+
+
+def available() -> int:
+    """The cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def threads(n: int | None = None) -> int:
+    """Set how many threads compute, or ask with no argument; 0 goes back to REGARD_THREADS, or all available cores.
+
+    >>> before = threads()
+    >>> threads(2)
+    2
+    >>> threads(0) == before
+    True
+    """
+    global _chosen
+    if n is not None:
+        if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= 1024:
+            raise ValueError(f"threads came as {n!r}, expected a whole number from 0 (automatic) to 1024")
+        _chosen = n
+    return _chosen or _default()
+
+
+def _default() -> int:
+    asked = os.environ.get("REGARD_THREADS", "")
+    if not asked:
+        return available()
+    if not asked.isdigit() or not 1 <= int(asked) <= 1024:
+        raise ValueError(f"REGARD_THREADS is {asked!r}, expected a whole number from 1 to 1024: set one, or unset it")
+    return int(asked)
+
+
+class Workspace(threading.local):
+    """Scratch memory of one thread, kept between calls."""
+
+    def __init__(self) -> None:
+        self.size, self.buffer, self.address = 0, None, 0
+        self.busy = False
+
+    def take(self, size: int) -> tuple[Any, int]:
+        """A buffer and the address in it that is aligned to a page, so that tasks always see the same layout."""
+        if size > self.size or self.busy:
+            buffer = (ctypes.c_char * (size + 4096))()
+            address = (ctypes.addressof(buffer) + 4095) & -4096
+            if size > KEPT or self.busy:
+                return buffer, address
+            self.size, self.buffer, self.address = size, buffer, address
+        return self.buffer, self.address
+
+
+_workspace = Workspace()
+
+
+class Work:
+    """One job in the hands of several threads. It keeps alive what the job points at until the last has left."""
+
+    def __init__(self, run: Entry, job: Any, scratch: int, budget: int, keep: Any):
+        self.run, self.job, self.scratch, self.budget, self.keep = run, job, scratch, budget, keep
+        self.lock = threading.Lock()
+        self.inside, self.closed = 0, False
+        self.left: threading.Event | None = None
+
+    def join(self) -> None:
+        """A helper's part."""
+        with self.lock:
+            if self.closed:
+                return
+            self.inside += 1
+        try:
+            self.compute()
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.left is not None and not self.inside:
+                    self.left.set()
+
+    def compute(self) -> None:
+        """Call the kernel until nothing is left to do."""
+        run, job = self.run, self.job
+        buffer, address = _workspace.take(self.scratch)
+        state = (ctypes.c_int64 * len(STATE)).from_address(address)
+        budget = self.budget
+        state[STATE["task"]], state[STATE["budget"]] = -1, budget
+        if not run(job, address):
+            return
+        start = time.perf_counter()
+        while not job[JOB["stop"]]:
+            state[STATE["budget"]] = budget
+            if not run(job, address):
+                return
+            now = time.perf_counter()
+            pace = STRETCH / max(now - start, 1e-6)
+            start = now
+            if state[STATE["budget"]] <= 0:  # it ran until its budget was spent
+                budget = max(1, int(budget * min(2.0, max(0.25, pace))))
+        del buffer
+
+    def stop(self) -> None:
+        """Make everybody leave, and wait until they have: what they write to may be gone afterwards."""
+        self.job[JOB["stop"]] = 1
+        with self.lock:
+            self.closed = True
+            if not self.inside:
+                return
+            self.left = threading.Event()
+        self.left.wait()
+
+
+class Pool:
+    """Helper threads, made when first needed. They wait on one queue and die with the process."""
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self.helpers = 0
+        self.lock = threading.Lock()
+
+    def want(self, helpers: int) -> None:
+        with self.lock:
+            while self.helpers < helpers:
+                threading.Thread(target=self._help, name=f"regard-{self.helpers + 1}", daemon=True).start()
+                self.helpers += 1
+
+    def _help(self) -> None:
+        waiting = self.queue
+        while True:
+            waiting.get().join()
+
+
+_pool = Pool()
+
+
+def _after_fork() -> None:
+    """The child has none of its parent's threads, and nobody to release their locks."""
+    global _pool, _workspace
+    _pool, _workspace = Pool(), Workspace()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def compute(run: Entry, job: Any, scratch: int, budget: int, helpers: int, keep: Any) -> None:
+    """Run a job to its end, with up to so many helpers beside this thread."""
+    work = Work(run, job, scratch, budget, keep)
+    helpers = min(helpers, threads() - 1) if helpers else 0
+    try:
+        if helpers > 0:
+            if _pool.helpers < helpers:
+                _pool.want(helpers)
+            for _ in range(helpers):
+                _pool.queue.put(work)
+        work.compute()
+    except BaseException:
+        work.stop()
+        raise
+    work.closed = True

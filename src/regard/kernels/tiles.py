@@ -1,0 +1,596 @@
+"""The micro-kernels: a tile of scores, the weights of it, and what it adds to the output.
+
+Queries lie on the lanes. A group of queries, packed once as Qᵀ (d × lanes), meets a block of keys read row by row in the
+layout they have: Sᵀ = K·Qᵀ by register tiles of some keys × some vectors of queries, so that maxima and sums over keys
+are lane by lane and Pᵀ lies ready for Oᵀ += Vᵀ·Pᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from regard.kernels.functions import LN2, LOG2E, Functions
+from regard.kernels.lower import Lanes, Layout, bounds
+from regard.kernels.plan import JOB, STORAGE, Plan, Shape
+from regard.kernels.values import (
+    Function,
+    Module,
+    Operand,
+    Pointer,
+    Type,
+    Value,
+    Variable,
+    any_lane,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    larger,
+    ptr,
+    select,
+    smaller,
+    turn,
+)
+
+UNROLL = 4  # steps of an inner product written out
+INFINITY = float("inf")
+
+
+class Job:
+    """The arguments of a kernel, read by name."""
+
+    def __init__(self, address: Value):
+        self.words = Pointer(address, i64)
+
+    def __getattr__(self, name: str) -> Value:
+        return self.words[JOB[name]]
+
+    def pointer(self, name: str, element: Type) -> Pointer:
+        return Pointer(self.words[JOB[name]].to(ptr), element)
+
+    def head(self, name: str, element: Type, instance: Value) -> Pointer:
+        """Where an array's head begins; `instance` is leading index · heads + head."""
+        offset = self.pointer(f"{name}_at", i64)[instance]
+        return self.pointer(name, element).bytes(offset)
+
+
+class Tiles:
+    """The micro-kernels of a plan, each a function of a module."""
+
+    def __init__(self, plan: Plan, module: Module):
+        self.plan, self.module = plan, module
+        self.functions = Functions(plan.target.fused, plan.target.half)
+        self.number, self.lanes, self.vectors = plan.number, plan.lanes, plan.vectors
+        self.stored = STORAGE[plan.storage]
+        self.element_size = {"f64": 8, "f32": 4}.get(plan.storage, 2)
+        # What keys and values are read as by the products.
+        self.operand = i32 if plan.pairs else self.number
+
+    def part(self, workspace: Value, name: str, element: Type | None = None) -> Pointer:
+        """A part of the workspace."""
+        return Pointer(workspace, element or self.number).bytes(self.plan.workspace[name])
+
+    def product(self, a: Value, b: Value, c: Value) -> Value:
+        """c + a·b, or of bf16 pairs c + a₀·b₀ + a₁·b₁."""
+        if not self.plan.pairs:
+            return self.functions.fma(a, b, c)
+        f = a.function
+        wide = Type("bf", 16, 2 * self.lanes)
+        name = {16: "512", 8: "256", 4: "128"}[self.lanes]
+        return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{name}", [c, a.bits(wide), b.bits(wide)], c.type)
+
+    def zeros(self, f: Function, count: int) -> list[Variable]:
+        return [f.variable(f.constant(self.number.of(self.lanes), 0.0)) for _ in range(count)]
+
+    def positions(self, f: Function, first: Value, vector: int) -> Value:
+        """Whole numbers on lanes: first + lane, of the vector of a group."""
+        start = first + vector * self.lanes
+        whole = i32 if self.plan.whole_bits == 32 else i64
+        return start.to(whole).splat(self.lanes) + f.lanes(whole, range(self.lanes))
+
+    # Sᵀ = K·Qᵀ
+
+    def score(self, partial: bool) -> Function:
+        """Scores of a group against `count` keys, and their maximum.
+
+        The partial kind hides what the mask hides, and rows past the last key; both then hold -inf. A full one holds
+        scores that are all visible, unless a bias or a modifier hides them.
+        """
+        plan, lanes, vectors, rows = self.plan, self.lanes, self.vectors, self.plan.target.rows
+        names = ["job", "workspace", "keys", "queries"]
+        parameters = [(n, ptr) for n in names] + [(n, i64) for n in ("instance", "row", "key", "count", "stride")]
+        f = self.module.function("score_partial" if partial else "score_full", parameters)
+        address, workspace, keys, queries, instance, row, key, count, stride = f.arguments
+        job = Job(address)
+        packed = Pointer(queries, self.operand)
+        scores = self.part(workspace, "scores")
+        wide = self.number.of(lanes)
+        scale = job.scale.bits(f64)
+        natural = plan.modify is not None or bool(plan.bias)
+        factor = (scale if natural else scale * LOG2E).to(self.number).splat(lanes)
+        cells = Cells(self, f, job, workspace, instance, row, partial)
+        best = [f.variable(f.constant(wide, -INFINITY)) for _ in range(vectors)]
+        last = count - 1
+        with f.loop(0, count, rows) as first:
+            where = [smaller(first + r, last) if partial else first + r for r in range(rows)]
+            lines = [Pointer(keys, self.operand, self.element_size).bytes(w * stride) for w in where]
+            total = self.zeros(f, rows * vectors)
+
+            def step(c: Operand, take: int, lines: list[Pointer] = lines, total: list[Variable] = total) -> None:
+                for u in range(take):
+                    at = f.value(i64, c) + u
+                    q = [packed.load(at * plan.across + v * lanes, lanes) for v in range(vectors)]
+                    for r in range(rows):
+                        k = lines[r][at].splat(lanes)
+                        for v in range(vectors):
+                            place = total[r * vectors + v]
+                            place.set(self.product(k, q[v], place.get()))
+
+            even = plan.d // 2 if plan.pairs else plan.d
+            main = even // UNROLL * UNROLL
+            if main:
+                with f.loop(0, main, UNROLL) as c:
+                    step(c, UNROLL)
+            for c in range(main, even):
+                step(c, 1)
+            if plan.pairs and plan.d % 2:
+                self._odd(lines, packed, total)
+
+            for r in range(rows):
+                place = first + r
+                cells.at(key + place)
+                for v in range(vectors):
+                    s = total[r * vectors + v].get() * factor
+                    s = cells.final(s, place, v, count)
+                    scores[place * plan.across + v * lanes] = s
+                    best[v].set(larger(s, best[v].get()))
+        maxima = self.part(workspace, "block_maximum")
+        for v in range(vectors):
+            maxima[v * lanes] = best[v].get()
+        f.give()
+        return f
+
+    def _odd(self, lines: list[Pointer], packed: Pointer, total: list[Variable]) -> None:
+        """The last element of an odd d: a pair whose second half is zero, read without touching what follows."""
+        plan = self.plan
+        at = plan.depth - 1
+        q = [packed.load(at * plan.across + v * self.lanes, self.lanes) for v in range(self.vectors)]
+        for r, line in enumerate(lines):
+            k = line.cast(i16)[plan.d - 1].to(i32, signed=False).splat(self.lanes)
+            for v in range(self.vectors):
+                place = total[r * self.vectors + v]
+                place.set(self.product(k, q[v], place.get()))
+
+    # P = exp2(S - m)
+
+    def weigh(self) -> Function:
+        """Weights of the scores in the workspace against the new maximum, and the running sum; leaves alpha."""
+        plan, lanes, vectors, rows = self.plan, self.lanes, self.vectors, self.plan.target.rows
+        parameters = [(n, ptr) for n in ("workspace", "maximum", "sum")] + [("count", i64)]
+        f = self.module.function("weigh", parameters)
+        workspace, maxima, sums, count = f.arguments
+        maximum, total = Pointer(maxima, self.number), Pointer(sums, self.number)
+        scores, block = self.part(workspace, "scores"), self.part(workspace, "block_maximum")
+        alpha = self.part(workspace, "alpha")
+        step = 2 if plan.pairs else min(4, rows)
+        shift, added = [], self.zeros(f, vectors)
+        for v in range(vectors):
+            old = maximum.load(v * lanes, lanes)
+            new = larger(block.load(v * lanes, lanes), old)
+            maximum[v * lanes] = new
+            # While nothing was seen the maximum is -inf, and -inf - -inf would not be a number.
+            shift.append(select(new.equals(-INFINITY), 0.0, new))
+            alpha[v * lanes] = self.functions.exp2(old - shift[v])
+        whole = (count + (rows - 1)) & -rows
+        pairs = self.part(workspace, "pairs", i32) if plan.pairs else None
+        with f.loop(0, whole, step) as j:
+            for v in range(vectors):
+                weights = []
+                for u in range(step):
+                    at = (j + u) * plan.across + v * lanes
+                    p = self.functions.exp2(scores.load(at, lanes) - shift[v], coarse=plan.pairs)
+                    added[v].set(added[v].get() + p)
+                    weights.append(p)
+                    if not plan.pairs:
+                        scores[at] = p
+                if pairs is not None:
+                    pairs[j.lshr(1) * plan.across + v * lanes] = pair(*weights)
+        for v in range(vectors):
+            total[v * lanes] = self.functions.fma(total.load(v * lanes, lanes), alpha.load(v * lanes, lanes), added[v].get())
+        f.give()
+        return f
+
+    # Oᵀ = Oᵀ·alpha + Vᵀ·Pᵀ
+
+    def value(self) -> Function:
+        """What a block of values adds to the output of a group. The block's sum starts at zero and is added once."""
+        plan, lanes, vectors = self.plan, self.lanes, self.vectors
+        parameters = [(n, ptr) for n in ("workspace", "values", "output")] + [("count", i64), ("stride", i64)]
+        f = self.module.function("value", parameters)
+        workspace, values, output, count, stride = f.arguments
+        weights = self.part(workspace, "pairs", i32) if plan.pairs else self.part(workspace, "scores")
+        steps = (count + 1).lshr(1) if plan.pairs else count
+        result, alpha = Pointer(output, self.number), self.part(workspace, "alpha")
+
+        def columns(start: Operand, width: int) -> None:
+            """So many columns of V, for all keys."""
+            total = self.zeros(f, width * vectors)
+            first = Pointer(values, self.operand, 4 if plan.pairs else self.number.size) + start
+
+            def key(at: Value) -> None:
+                p = [weights.load(at * plan.across + v * lanes, lanes) for v in range(vectors)]
+                line = first.bytes(at * stride)
+                for c in range(width):
+                    x = line[c].splat(lanes)
+                    for v in range(vectors):
+                        place = total[c * vectors + v]
+                        place.set(self.product(x, p[v], place.get()))
+
+            main = steps & -UNROLL
+            with f.loop(0, main, UNROLL) as j:
+                for u in range(UNROLL):
+                    key(j + u)
+            with f.loop(main, steps) as j:
+                key(j)
+            scale = [alpha.load(v * lanes, lanes) for v in range(vectors)]
+            for c in range(width):
+                for v in range(vectors):
+                    at = (f.value(i64, start) + c) * plan.across + v * lanes
+                    result[at] = self.functions.fma(result.load(at, lanes), scale[v], total[c * vectors + v].get())
+
+        rows = plan.target.rows
+        if plan.d_v >= rows:
+            with f.loop(0, plan.d_v // rows * rows, rows) as start:
+                columns(start, rows)
+        if plan.d_v % rows:
+            columns(plan.d_v // rows * rows, plan.d_v % rows)
+        f.give()
+        return f
+
+    def value_guarded(self) -> Function:
+        """The same where V holds NaN or inf: what is hidden is left out by choice, since 0 · inf is not 0."""
+        plan, lanes, vectors = self.plan, self.lanes, self.vectors
+        parameters = [(n, ptr) for n in ("workspace", "values", "output")] + [("count", i64), ("stride", i64)]
+        f = self.module.function("value_guarded", parameters)
+        workspace, values, output, count, stride = f.arguments
+        result, alpha = Pointer(output, self.number), self.part(workspace, "alpha")
+        with f.loop(0, plan.d_v) as c:
+            total = self.zeros(f, vectors)
+            with f.loop(0, count) as j:
+                x = self.read(Pointer(values, self.source, self.source.size).bytes(j * stride), c, 1).splat(lanes)
+                for v in range(vectors):
+                    if plan.pairs:
+                        both = self.part(workspace, "pairs", i32).load(j.lshr(1) * plan.across + v * lanes, lanes)
+                        p = select((j & 1).equals(0), both << 16, both & -65536).bits(f32.of(lanes))
+                    else:
+                        p = self.part(workspace, "scores").load(j * plan.across + v * lanes, lanes)
+                    seen = self.seen(workspace, j, v)
+                    more = self.functions.fma(x, p, total[v].get())
+                    total[v].set(select(seen, more, total[v].get()))
+            for v in range(vectors):
+                at = c * plan.across + v * lanes
+                result[at] = self.functions.fma(result.load(at, lanes), alpha.load(v * lanes, lanes), total[v].get())
+        f.give()
+        return f
+
+    @property
+    def source(self) -> Type:
+        """What a value is stored as where a partial tile reads it: as it came, or widened."""
+        return f32 if self.plan.widened else self.stored
+
+    def read(self, line: Pointer, at: Operand, lanes: int) -> Value:
+        """Elements of a row of q, k or v, as numbers to compute with."""
+        x = line.load(at, lanes)
+        return self.functions.widen(x, self.plan.storage) if line.element == i16 else x
+
+    def seen(self, workspace: Value, j: Value, v: int) -> Value:
+        """Which lanes may see a key of a partial tile."""
+        bits = self.part(workspace, "visible", i16)[j * self.vectors + v]
+        short = Type("i", self.lanes)
+        return (bits if self.lanes == 16 else bits.to(short)).bits(i1.of(self.lanes))
+
+    def finite(self) -> Function:
+        """Whether a block of values holds only finite numbers."""
+        plan, lanes = self.plan, self.lanes
+        f = self.module.function("finite", [("values", ptr), ("count", i64), ("stride", i64)], i1)
+        values, count, stride = f.arguments
+        total = self.zeros(f, 1)[0]
+        rest = f.variable(f.constant(self.number, 0.0))
+        main = plan.d_v // lanes * lanes
+        with f.loop(0, count) as j:
+            line = Pointer(values, self.source).bytes(j * stride)
+            if main:
+                with f.loop(0, main, lanes) as c:
+                    x = self.read(line, c, lanes)
+                    total.set(total.get() + (x - x))  # inf - inf and NaN - NaN are NaN, and stay
+            for c in range(main, plan.d_v):
+                x = self.read(line, c, 1)
+                rest.set(rest.get() + (x - x))
+        bad = any_lane(total.get().differs(0.0)) | rest.get().differs(0.0)
+        f.give(~bad)
+        return f
+
+    # Turning and copying.
+
+    def turned(
+        self,
+        f: Function,
+        line: Callable[[Value], Pointer],
+        columns: Operand,
+        read: Callable[[Pointer, Operand, int], Value],
+        write: Callable[[Value, Value, Value], None],
+    ) -> None:
+        """Rows that belong to the queries of a group, read along the row and written lane by lane.
+
+        `line(lane)` is the row of a lane, `read(line, at, n)` gives n of its elements, and `write(column, at, vector)`
+        takes a column of the group from lane `at` on.
+        """
+        lanes = self.lanes
+        with f.loop(0, self.plan.across, lanes) as start:
+            lines = [line(start + r) for r in range(lanes)]
+            columns = f.value(i64, columns)
+            main = columns & -lanes
+            with f.loop(0, main, lanes) as c:
+                for i, column in enumerate(turn([read(x, c, lanes) for x in lines])):
+                    write(c + i, start, column)
+            with f.loop(main, columns) as c:
+                column = read(lines[0], c, 1).splat(lanes)
+                for r in range(1, lanes):
+                    column = column.put(r, read(lines[r], c, 1))
+                write(c, start, column)
+
+    def pack(self) -> Function:
+        """The queries of a group as Qᵀ (d × lanes), or pairs of d; past the last row the last one is repeated."""
+        plan = self.plan
+        f = self.module.function("pack", [("job", ptr), ("packed", ptr), ("instance", i64), ("row", i64)])
+        address, packed, instance, row = f.arguments
+        job = Job(address)
+        queries, stride, last = job.head("q", self.stored, instance), job.q_row, job.n_q - 1
+        element = i32 if plan.pairs else self.stored
+        put = Pointer(packed, self.operand)
+
+        def line(lane: Value) -> Pointer:
+            return Pointer(queries.bytes(smaller(row + lane, last) * stride).address, element, self.element_size)
+
+        def write(column: Value, at: Value, vector: Value) -> None:
+            put[column * plan.across + at] = vector
+
+        def whole(x: Pointer, at: Operand, n: int) -> Value:
+            return x.load(at, n)
+
+        self.turned(f, line, plan.d // 2 if plan.pairs else plan.d, whole if plan.pairs else self.read, write)
+        if plan.pairs and plan.d % 2:
+            with f.loop(0, plan.across) as lane:
+                odd = line(lane).cast(i16)[plan.d - 1].to(i32, signed=False)
+                put[(plan.depth - 1) * plan.across + lane] = odd
+        f.give()
+        return f
+
+    def fetch(self, name: str) -> Function:
+        """A tile of a (query, key) mask or bias, turned so that queries lie on lanes; for a mask, whether any is set."""
+        plan, lanes = self.plan, self.lanes
+        stored = i8 if name == "mask" else STORAGE[plan.bias]
+        parameters = [("job", ptr), ("workspace", ptr), *((n, i64) for n in ("instance", "row", "key", "count"))]
+        f = self.module.function(f"fetch_{name}", parameters, i1)
+        address, workspace, instance, row, key, count = f.arguments
+        job = Job(address)
+        array, last = job.head(name, stored, instance) + key, job.n_q - 1
+        stride = job.mask_row if name == "mask" else job.bias_row
+        put = self.part(workspace, name, i8 if name == "mask" else self.number)
+        found = f.variable(f.constant(i8.of(lanes), 0))
+
+        def line(lane: Value) -> Pointer:
+            return array.bytes(smaller(row + lane, last) * stride)
+
+        def read(x: Pointer, at: Operand, n: int) -> Value:
+            value = x.load(at, n)
+            return self.functions.widen(value, plan.bias) if stored == i16 else value.to(put.element)
+
+        def write(column: Value, at: Value, vector: Value) -> None:
+            put[column * plan.across + at] = vector
+            if name == "mask":
+                found.set(found.get() | vector)
+
+        self.turned(f, line, count, read, write)
+        f.give(any_lane(found.get().differs(0)) if name == "mask" else f.constant(i1, 1))
+        return f
+
+    def widen(self) -> Function:
+        """A block of bf16 or f16 rows as f32 rows without gaps."""
+        plan, lanes = self.plan, self.lanes
+        parameters = [("rows", ptr), ("put", ptr), ("count", i64), ("stride", i64), ("width", i64)]
+        f = self.module.function("widen", parameters)
+        rows, put, count, stride, width = f.arguments
+        main = width & -lanes
+        with f.loop(0, count) as j:
+            line, to = Pointer(rows, i16).bytes(j * stride), Pointer(put, f32) + j * width
+            with f.loop(0, main, lanes) as c:
+                to[c] = self.functions.widen(line.load(c, lanes), plan.storage)
+            with f.loop(main, width) as c:
+                to[c] = self.functions.widen(line[c], plan.storage)
+        f.give()
+        return f
+
+    def interleave(self) -> Function:
+        """Values as pairs of keys, for the pair product: a task is one head; the last of an odd number stands alone."""
+        plan, lanes = self.plan, self.lanes
+        f = self.module.function("interleave", [("job", ptr), ("task", i64)])
+        address, task = f.arguments
+        job = Job(address)
+        parts = job.parts
+        head, part = task.quotient(parts), task.remainder(parts)
+        n_k, stride = job.n_k, job.v_row
+        values = job.pointer("v", i16).bytes(job.pointer("source_at", i64)[head])
+        put = job.pointer("packed", i32) + head * ((n_k + 1).lshr(1) * plan.d_v)
+        first = part * job.part_keys
+        last = smaller(first + job.part_keys, n_k)
+        main = plan.d_v // lanes * lanes
+        with f.loop(first, last, 2) as j:
+            low, high = values.bytes(j * stride), values.bytes(smaller(j + 1, n_k - 1) * stride)
+            # Past the last key comes a zero, which adds nothing.
+            keep = select(j + 1 < n_k, f.constant(i32, -1), 0)
+            to = put + j.lshr(1) * plan.d_v
+
+            def both(c: Value, n: int, low: Pointer = low, high: Pointer = high, keep: Value = keep) -> Value:
+                upper = high.load(c, n).to(i32, signed=False) & keep.splat(n)
+                return low.load(c, n).to(i32, signed=False) | (upper << 16)
+
+            with f.loop(0, main, lanes) as c:
+                to[c] = both(c, lanes)
+            with f.loop(main, plan.d_v) as c:
+                to[c] = both(c, 1)
+        f.give()
+        return f
+
+    def classify(self) -> Function:
+        """Whether a rectangle of the matrix is empty (0), mixed (1) or full (3)."""
+        plan = self.plan
+        assert plan.mask is not None
+        names = ("instance", "row_first", "row_last", "key_first", "key_last")
+        f = self.module.function("classify", [("job", ptr), *((n, i64) for n in names)], i64)
+        address, instance, row_first, row_last, key_first, key_last = f.arguments
+        job = Job(address)
+        nodes, roots = plan.mask
+        words = job.pointer("words", i64) + words_of(plan.modify)
+        offset, heads = job.n_k - job.n_q, job.heads
+        b, h = instance.quotient(heads), instance.remainder(heads)
+        rectangle = {
+            "b": (b, b),
+            "h": (h, h),
+            "row": (row_first, row_last),
+            "q": (row_first + offset, row_last + offset),
+            "k": (key_first, key_last),
+        }
+        must, may = bounds(nodes, roots[0], words, self.functions, rectangle)
+        f.give(may.to(i64) | (must.to(i64) << 1))
+        return f
+
+    def finish(self) -> Function:
+        """The output of a group, divided by its sums and turned into rows; and lse, if it is asked for."""
+        plan, lanes = self.plan, self.lanes
+        parameters = [("job", ptr), *((n, ptr) for n in ("output", "maximum", "sum", "workspace"))]
+        f = self.module.function("finish", [*parameters, ("instance", i64), ("row", i64)])
+        address, output, maximum, total, workspace, instance, row = f.arguments
+        job = Job(address)
+        out, stride = job.head("out", self.stored, instance), job.out_row
+        left = smaller(job.n_q - row, plan.across)
+        result, share = Pointer(output, self.number), self.part(workspace, "alpha")
+        room = Pointer(f.stack(self.number, lanes * lanes), self.number)
+        lse = job.head("lse", self.number, instance) if "lse" in plan.reductions else None
+        for v in range(self.vectors):
+            most, sums = (Pointer(x, self.number).load(v * lanes, lanes) for x in (maximum, total))
+            empty = sums.equals(0.0)
+            share[v * lanes] = 1.0 / select(empty, 1.0, sums)
+            if lse is not None:
+                logarithm = self.functions.log(select(empty, 1.0, sums))
+                natural = self.functions.fma(most, f.constant(most.type, LN2), logarithm)
+                room[0] = select(empty, -INFINITY, natural)
+                with f.loop(v * lanes, smaller(left, (v + 1) * lanes)) as lane:
+                    lse[row + lane] = room[lane - v * lanes]
+        if "output" in plan.reductions:
+            main = plan.d_v // lanes * lanes
+            with f.loop(0, left, lanes) as start:
+                end = smaller(left - start, lanes)
+                rate = share.load(start, lanes)
+                with f.loop(0, main, lanes) as c:
+                    square = [result.load((c + i) * plan.across + start, lanes) * rate for i in range(lanes)]
+                    for i, x in enumerate(turn(square)):
+                        room[i * lanes] = x
+                    with f.loop(0, end) as r:
+                        line = out.bytes((row + start + r) * stride)
+                        line[c] = self.stored_as(room.load(r * lanes, lanes))
+                with f.loop(0, end) as r:
+                    line = out.bytes((row + start + r) * stride)
+                    with f.loop(main, plan.d_v) as c:
+                        line[c] = self.stored_as(result[c * plan.across + start + r] * share[start + r])
+        f.give()
+        return f
+
+    def stored_as(self, x: Value) -> Value:
+        return self.functions.narrow(x, self.plan.storage) if self.stored == i16 else x
+
+
+def words_of(shape: Shape | None) -> int:
+    """How many words the arguments of a program take."""
+    if shape is None:
+        return 0
+    layout = Layout.of(shape[0])
+    return layout.array(len(layout.dimensions))
+
+
+def pair(low: Value, high: Value) -> Value:
+    """Two f32 rounded to bf16 and laid into one word. A NaN may be lost: the row's sum keeps it."""
+    whole = i32.of(low.type.lanes)
+    first = (low.bits(whole) + 0x8000).lshr(16)
+    second = (high.bits(whole) + 0x8000) & -65536
+    return first | second
+
+
+class Cells:
+    """What is done to each score after the product: modifier, bias, mask."""
+
+    def __init__(self, tiles: Tiles, f: Function, job: Job, workspace: Value, instance: Value, row: Value, partial: bool):
+        self.tiles, self.f, self.job, self.workspace, self.partial = tiles, f, job, workspace, partial
+        plan = tiles.plan
+        self.plan = plan
+        self.tracked = partial or plan.modify is not None or bool(plan.bias)
+        self.words = job.pointer("words", i64)
+        self.programs: dict[str, list[Lanes]] = {}
+        whole = i32 if plan.whole_bits == 32 else i64
+        offset = job.n_k - job.n_q
+        for name, shape in (("modify", plan.modify), ("mask", plan.mask)):
+            if shape is None or (name == "mask" and not partial):
+                continue
+            nodes, roots = shape
+            words = self.words if name == "modify" else self.words + words_of(plan.modify)
+            heads = job.heads
+            base = Lanes(nodes, words, tiles.functions, tiles.number, whole)
+            base = base.with_(b=instance.quotient(heads), h=instance.remainder(heads)).ready(roots[0])
+            self.programs[name] = [
+                base.with_(row=tiles.positions(f, row, v), q=tiles.positions(f, row + offset, v)).ready(roots[0])
+                for v in range(tiles.vectors)
+            ]
+        self.rows: dict[str, list[Lanes]] = {}
+
+    def at(self, key: Value) -> None:
+        """Go to a key: what depends on it alone is computed here, once for all vectors."""
+        for name, lanes in self.programs.items():
+            root = (self.plan.modify if name == "modify" else self.plan.mask)[1][0]  # type: ignore[index]  # present, or it would not be among the programs
+            alone = Lanes(lanes[0].nodes, lanes[0].words, lanes[0].functions, lanes[0].number, lanes[0].whole)
+            alone.done.update({k: v for k, v in lanes[0].done.items() if v.type.lanes == 1})
+            alone.variables = {k: v for k, v in lanes[0].variables.items() if k in ("b", "h")}
+            alone = alone.with_(k=key).ready(root)
+            self.rows[name] = [one.with_(alone) for one in lanes]
+
+    def final(self, s: Value, place: Value, v: int, count: Value) -> Value:
+        """The final score in units of log2, -inf where hidden."""
+        plan, tiles, f = self.plan, self.tiles, self.f
+        at = place * plan.across + v * tiles.lanes
+        hidden: Value | None = None
+        if plan.modify is not None:
+            before = s
+            s = self.rows["modify"][v].with_(score=s).value(plan.modify[1][0], tiles.number).splat(tiles.lanes)
+            hidden = s.equals(-INFINITY) & before.differs(-INFINITY)
+        if plan.bias:
+            bias = tiles.part(self.workspace, "bias").load(at, tiles.lanes)
+            gone = bias.equals(-INFINITY)
+            hidden = gone if hidden is None else hidden | gone
+            s = s + bias
+        if plan.modify is not None or plan.bias:
+            s = s * LOG2E
+        if not self.tracked:
+            return s
+        visible = ~hidden if hidden is not None else f.constant(i1.of(tiles.lanes), 1)
+        if self.partial:
+            visible = visible & (place < count).splat(tiles.lanes)
+            if plan.mask is not None:
+                visible = visible & self.rows["mask"][v].value(plan.mask[1][0]).splat(tiles.lanes)
+            if plan.mask_array:
+                visible = visible & tiles.part(self.workspace, "mask", i8).load(at, tiles.lanes).differs(0)
+        bits = visible.bits(Type("i", tiles.lanes))
+        kept = bits if tiles.lanes == 16 else bits.to(i16, signed=False)
+        tiles.part(self.workspace, "visible", i16)[place * tiles.vectors + v] = kept
+        return select(visible, s, -INFINITY)
