@@ -1,8 +1,8 @@
 """One call, checked: arrays of any kind as addresses, shapes and strides, with messages that say what to do.
 
-    >>> import numpy as np
-    >>> view("q", np.zeros((2, 5, 4), np.float32)).shape
-    (2, 5, 4)
+>>> import numpy as np
+>>> view("q", np.zeros((2, 5, 4), np.float32)).shape
+(2, 5, 4)
 """
 
 from __future__ import annotations
@@ -59,7 +59,11 @@ def view(name: str, given: Any) -> View:
         given = given.astype(given.dtype.newbyteorder("="))
         storage = NUMPY[given.dtype]
     strides = given.strides
-    if given.ndim and given.size and ((strides[-1] != given.itemsize and given.shape[-1] > 1) or not given.flags.aligned):
+    if (
+        given.ndim
+        and given.size
+        and ((strides[-1] != given.itemsize and given.shape[-1] > 1) or not given.flags.aligned)
+    ):
         given = np.ascontiguousarray(given) if given.flags.aligned else given.copy()
         strides = given.strides
     return View(given.__array_interface__["data"][0], given.shape, strides, storage, given)
@@ -149,7 +153,9 @@ def problem(q: View, k: View, v: View | None) -> Problem:
             )
     single = len(q.shape) == 2
     if q.shape[-1] != k.shape[-1]:
-        raise ShapeError(f"q has d = {q.shape[-1]} and k has d = {k.shape[-1]}, expected the same: check their last axes")
+        raise ShapeError(
+            f"q has d = {q.shape[-1]} and k has d = {k.shape[-1]}, expected the same: check their last axes"
+        )
     if v is not None and v.shape[-2] != k.shape[-2]:
         raise ShapeError(f"k has {k.shape[-2]} rows and v has {v.shape[-2]}, expected the same: each key has one value")
     heads, key_heads = (1, 1) if single else (q.shape[-3], k.shape[-3])
@@ -163,7 +169,9 @@ def problem(q: View, k: View, v: View | None) -> Problem:
         leading = np.broadcast_shapes(*(x.shape[:-3] for _, x in arrays))
     except ValueError:
         shapes = ", ".join(f"{name} {x.shape[:-3]}" for name, x in arrays)
-        raise ShapeError(f"the leading axes are {shapes}, expected shapes that broadcast: make them equal or 1") from None
+        raise ShapeError(
+            f"the leading axes are {shapes}, expected shapes that broadcast: make them equal or 1"
+        ) from None
     d_v = v.shape[-1] if v is not None else 0
     return Problem(leading, heads, key_heads, q.shape[-2], k.shape[-2], q.shape[-1], d_v, q.storage, single)
 
@@ -196,7 +204,8 @@ def fits(name: str, shape: Sequence[int], of: Problem) -> tuple[int, ...]:
         have not in (1, want) for have, want in zip(reversed(tuple(shape)), reversed(wanted), strict=False)
     ):
         raise ShapeError(
-            f"{name} has shape {tuple(shape)}, expected one that broadcasts to {wanted}: its last axes are queries and keys"
+            f"{name} has shape {tuple(shape)}, expected one that broadcasts to {wanted}: "
+            "its last axes are queries and keys"
         )
     return (1,) * (len(full) - len(shape)) + tuple(shape)
 

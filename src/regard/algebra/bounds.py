@@ -1,8 +1,8 @@
 """What an expression can be over a rectangle of the attention matrix, by interval arithmetic.
 
-Masks are skipped by it: asked of a rectangle, a condition must hold, may hold, or cannot. The answer is always sound and
-not always tight: nothing is called empty where something is visible, nothing full where something is hidden. The rules
-are written once and run on Python numbers here, and on emitted machine code in `kernels.lower`.
+Masks are skipped by it: asked of a rectangle, a condition must hold, may hold, or cannot. The answer is always sound
+and not always tight: nothing is called empty where something is visible, nothing full where something is hidden. The
+rules are written once and run on Python numbers here, and on emitted machine code in `kernels.lower`.
 
     >>> from regard.algebra.expression import trace
     >>> causal = trace(lambda b, h, q, k: k <= q, "b h q k")
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from regard.algebra.expression import COMPARISONS, LOGIC, Expression, Node, linearize
+from regard.algebra.expression import COMPARISONS, LOGIC, SMOOTH, Expression, Node, linearize
 
 Interval = tuple[Any, Any]  # of a number: least, greatest; of a condition: must hold, may hold
 Rule = Callable[..., Interval]
@@ -67,8 +67,10 @@ class Rules:
         if node.operation in ("floordiv", "mod", "div"):
             rule: Rule = getattr(self, node.operation)
             return rule(common, *numbers)
-        rule = getattr(self, node.operation, None) or self.smooth
-        return rule(*numbers) if rule != self.smooth else self.smooth(node.operation, *numbers)
+        if node.operation in SMOOTH:
+            return self.smooth(node.operation, *numbers)
+        rule = getattr(self, node.operation)
+        return rule(*numbers)
 
     def numeric(self, x: Interval, kind: str, common: str) -> Interval:
         return x if kind == common else (self.of.cast(x[0], common), self.of.cast(x[1], common))
@@ -99,9 +101,7 @@ class Rules:
 
     def choose(self, c: Interval, yes: Interval, no: Interval) -> Interval:
         o = self.of
-        must = o.either(
-            o.both(yes[0], no[0]), o.either(o.both(c[0], yes[0]), o.both(o.negate(c[1]), no[0]))
-        )
+        must = o.either(o.both(yes[0], no[0]), o.either(o.both(c[0], yes[0]), o.both(o.negate(c[1]), no[0])))
         return must, o.either(o.both(c[1], yes[1]), o.both(o.negate(c[0]), no[1]))
 
     # Numbers.
@@ -230,7 +230,7 @@ class Numbers:
         return float(x) if kind == "float" else int(x)
 
     def smooth(self, name: str, x: Any, up: bool) -> Any:
-        functions = {
+        functions: dict[str, Callable[[Any], Any]] = {
             "exp": np.exp,
             "log": np.log,
             "tanh": np.tanh,

@@ -1,8 +1,8 @@
 """The slope of an expression in the score, as another expression: the backward pass multiplies by it.
 
-    >>> from regard.algebra.expression import trace
-    >>> derivative(trace(lambda score, b, h, q, k: 3 * score + k, "score b h q k"))
-    3
+>>> from regard.algebra.expression import trace
+>>> derivative(trace(lambda score, b, h, q, k: 3 * score + k, "score b h q k"))
+3
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RULES: dict[str, Rule] = {
     "div": lambda a, b, da, db: _sum(_times(1.0 / b, da), _times(-a / (b * b), db)),
     "mod": lambda a, b, da, db: _sum(da, _times(-combine("floordiv", a, b), db)),
     "neg": lambda a, da: None if da is None else -da,
-    "abs": lambda a, da: _times(where(a < 0, -1.0, where(0 < a, 1.0, 0.0)), da),
+    "abs": lambda a, da: _times(where(a < 0, -1.0, where(a > 0, 1.0, 0.0)), da),
     "where": lambda c, a, b, dc, da, db: _choose(c, da, db),
     "minimum": lambda a, b, da, db: _choose(a < b, da, db),
     "maximum": lambda a, b, da, db: _choose(b < a, da, db),

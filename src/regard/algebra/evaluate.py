@@ -1,11 +1,11 @@
 """An expression's value on NumPy arrays: what it means, and the oracle of what is compiled from it.
 
-    >>> from regard.algebra.expression import trace
-    >>> near = trace(lambda b, h, q, k: abs(q - k) <= 1, "b h q k")
-    >>> evaluate(near, q=np.arange(3)[:, None], k=np.arange(3)).astype(int)
-    array([[1, 1, 0],
-           [1, 1, 1],
-           [0, 1, 1]])
+>>> from regard.algebra.expression import trace
+>>> near = trace(lambda b, h, q, k: abs(q - k) <= 1, "b h q k")
+>>> evaluate(near, q=np.arange(3)[:, None], k=np.arange(3)).astype(int)
+array([[1, 1, 0],
+       [1, 1, 1],
+       [0, 1, 1]])
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NUMBERS = {"bool": np.bool_, "int": np.int64, "float": np.float64}
 
 
 def evaluate(x: Expression, **variables: Any) -> Array:
-    """The value of an expression, its variables given as arrays that broadcast: integers in 64 bits, floats in float64."""
+    """The value of an expression, its variables given as arrays that broadcast: int64, and float64."""
     done: dict[int, Array] = {}
 
     def number(node: Expression, kind: str) -> Array:
@@ -75,12 +75,15 @@ def evaluate(x: Expression, **variables: Any) -> Array:
     def visit(node: Expression) -> Array:
         if id(node) in done:
             return done[id(node)]
+        value: Array
         if node.operation == "variable":
             value = np.asarray(variables[node.payload], NUMBERS[node.kind])
         elif node.operation == "constant":
             value = np.asarray(node.payload, NUMBERS[node.kind])
         elif node.operation == "gather":
-            places = [np.clip(number(i, "int"), 0, n - 1) for i, n in zip(node.operands, node.payload.shape, strict=True)]
+            places = [
+                np.clip(number(i, "int"), 0, n - 1) for i, n in zip(node.operands, node.payload.shape, strict=True)
+            ]
             value = node.payload[tuple(places)].astype(NUMBERS[node.kind])
         elif node.operation == "where":
             condition, yes, no = node.operands

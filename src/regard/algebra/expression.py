@@ -1,15 +1,15 @@
 """Expressions traced from plain Python functions of (score, b, h, q, k).
 
-A function is called once with variables in place of numbers; what it does to them is written down as a tree. The tree has
-four uses: `evaluate` gives its value on NumPy arrays, `bounds` what it can be over a rectangle of the matrix, `derivative`
-its slope in the score, and `kernels.lower` turns it into machine code.
+A function is called once with variables in place of numbers; what it does to them is written down as a tree. The tree
+has four uses: `evaluate` gives its value on NumPy arrays, `bounds` what it can be over a rectangle of the matrix,
+`derivative` its slope in the score, and `kernels.lower` turns it into machine code.
 
     >>> half = trace(lambda b, h, q, k: (q - k) // 2 < 3, "b h q k")
     >>> half
     (((q - k) // 2) < 3)
 
-Arrays that the function closes over are gathered from: `slopes[h]`, `ids[b, q]`. Numbers and arrays are arguments of the
-compiled code: only the shape of the tree is part of it.
+Arrays that the function closes over are gathered from: `slopes[h]`, `ids[b, q]`. Numbers and arrays are arguments of
+the compiled code: only the shape of the tree is part of it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ import numpy as np
 
 from regard.errors import TraceError
 
-# Variables: the score, batch (flat index of the leading dimensions), query head, positions of query and key, and the row
-# of the query, which is its position where queries and keys start together.
+# Variables: the score, batch (flat index of the leading dimensions), query head, positions of query and key, and the
+# row of the query, which is its position where queries and keys start together.
 VARIABLES = {"score": "float", "b": "int", "h": "int", "q": "int", "k": "int", "row": "int"}
 KINDS = ("bool", "int", "float")
 
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "eq": "=="}
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "lt": "<",
+    "le": "<=",
+    "eq": "==",
+}
 INFIX |= {"ne": "!=", "and": "&", "or": "|"}
 COMPARISONS = ("lt", "le", "eq", "ne")
 LOGIC = ("and", "or", "not")
@@ -246,15 +256,21 @@ def gather(array: np.ndarray[Any, Any], indices: Sequence[Any]) -> Expression:
     """The element at traced indices; an index outside the array is moved to its nearest end."""
     chosen = tuple(map(lift, indices))
     if any(x.kind == "float" for x in chosen):
-        raise TraceError(f"an array of shape {array.shape} was indexed with a float: index it with //, or with b, h, q, k")
+        raise TraceError(
+            f"an array of shape {array.shape} was indexed with a float: index it with //, or with b, h, q, k"
+        )
     if len(chosen) != array.ndim:
-        raise TraceError(f"an array of shape {array.shape} was indexed with {len(chosen)} indices, expected {array.ndim}")
+        raise TraceError(
+            f"an array of shape {array.shape} was indexed with {len(chosen)} indices, expected {array.ndim}"
+        )
     if array.size == 0:
         raise TraceError(f"an array of shape {array.shape} has no elements to gather: give it at least one")
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise TraceError(f"an array of dtype {array.dtype} cannot be gathered from: convert it to a number or a boolean")
+        raise TraceError(
+            f"an array of dtype {array.dtype} cannot be gathered from: convert it to a number or a boolean"
+        )
     kind = {"b": "bool", "i": "int", "u": "int"}.get(array.dtype.kind, "float")
-    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8) or array.dtype.name == "bfloat16":
+    if (array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)) or array.dtype.name == "bfloat16":
         array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
     elif array.dtype == np.uint64:
         array = array.astype(np.int64)
@@ -301,11 +317,27 @@ def sigmoid(x: Any) -> Expression:
     return combine("sigmoid", x)
 
 
-_ALIASES = {"add": "add", "subtract": "sub", "sub": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "div": "div"}
+_ALIASES = {
+    "add": "add",
+    "subtract": "sub",
+    "sub": "sub",
+    "multiply": "mul",
+    "mul": "mul",
+    "divide": "div",
+    "div": "div",
+}
 _ALIASES |= {"true_divide": "div", "rsub": "rsub", "floor_divide": "floordiv", "remainder": "mod", "mod": "mod"}
 _ALIASES |= {"negative": "neg", "neg": "neg", "absolute": "abs", "abs": "abs", "fabs": "abs", "minimum": "minimum"}
 _ALIASES |= {"maximum": "maximum", "exp": "exp", "log": "log", "tanh": "tanh", "sigmoid": "sigmoid", "where": "where"}
-_ALIASES |= {"less": "lt", "lt": "lt", "less_equal": "le", "le": "le", "greater": "gt", "gt": "gt", "greater_equal": "ge"}
+_ALIASES |= {
+    "less": "lt",
+    "lt": "lt",
+    "less_equal": "le",
+    "le": "le",
+    "greater": "gt",
+    "gt": "gt",
+    "greater_equal": "ge",
+}
 _ALIASES |= {"ge": "ge", "equal": "eq", "eq": "eq", "not_equal": "ne", "ne": "ne", "logical_and": "and"}
 _ALIASES |= {"bitwise_and": "and", "logical_or": "or", "bitwise_or": "or", "logical_not": "not", "bitwise_not": "not"}
 _ALIASES |= {"invert": "not"}
@@ -381,7 +413,8 @@ def trace(function: Callable[..., Any], arguments: str) -> Expression:
     """The tree of a Python function, called with variables of these names."""
     visible = _within_sight(function, {}) if isinstance(function, types.FunctionType) else function
     if isinstance(function, types.MethodType):
-        visible = types.MethodType(_within_sight(function.__func__, {}), function.__self__)  # type: ignore[arg-type]  # __func__ is typed as any callable
+        visible = types.MethodType(_within_sight(function.__func__, {}), function.__self__)  # type: ignore[arg-type]
+        # __func__ is typed as any callable
     return lift(visible(*map(variable, arguments.split())))
 
 
@@ -399,7 +432,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Program:
-    """Trees written as one list of steps, equal steps once. `nodes` and `roots` are the shape; the rest are arguments."""
+    """Trees written as one list of steps, equal steps once: `nodes` and `roots` are the shape, the rest arguments."""
 
     nodes: tuple[Node, ...]
     roots: tuple[int, ...]

@@ -120,9 +120,7 @@ def padding(lengths: Any) -> Mask:
     mask: (k < array[2][b])
     """
     array = np.atleast_1d(_whole("lengths", lengths, (0, 1)))
-    return Mask(
-        variable("k") < gather(array, [variable("b")]), (Expectation("lengths", array.shape[0], "b"),)
-    )
+    return Mask(variable("k") < gather(array, [variable("b")]), (Expectation("lengths", array.shape[0], "b"),))
 
 
 def segments(ids: Any, key_ids: Any = None) -> Mask:
@@ -145,7 +143,7 @@ def segments(ids: Any, key_ids: Any = None) -> Mask:
 
 
 def prefix(n: Any) -> Mask:
-    """Everybody may look at the first n keys, as in `causal | prefix(n)`; n may be an array with one number a sequence."""
+    """All may look at the first n keys, as in `causal | prefix(n)`; n may be an array with a number for each sequence."""
     lengths = np.asarray(n) if as_array(n) is None else as_array(n)
     assert lengths is not None
     if lengths.ndim == 0 and lengths.dtype.kind in "iu":

@@ -1,7 +1,7 @@
 """Scores: how well a query matches a key, and what is done to the match before softmax.
 
-    >>> float(softcap(30.0)(15.0, 0, 0, 0, 0).round(3))
-    13.864
+>>> float(softcap(30.0)(15.0, 0, 0, 0, 0).round(3))
+13.864
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The arguments of a program: its numbers, its arrays, and for masks the tables that bound a stretch of an array.
 
-A table has, for blocks of an array, the least and the greatest element of every run of 2ᵏ blocks, so that any stretch is
-bounded by two look-ups. Making it costs one pass over the array.
+A table has, for blocks of an array, the least and the greatest element of every run of 2ᵏ blocks, so that any stretch
+is bounded by two look-ups. Making it costs one pass over the array.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def bounds_table(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int
     """The table of an array, flattened; the shift from an element's index to its block's; and the number of blocks."""
     kind = np.float64 if array.dtype.kind == "f" else np.int64
     flat = array.reshape(-1)
-    shift = max(BLOCK, -(-flat.size // BLOCKS) - 1).bit_length() - (1 if BLOCK >= -(-flat.size // BLOCKS) else 0)
+    shift = max(BLOCK, -(-flat.size // BLOCKS) - 1).bit_length() - (1 if -(-flat.size // BLOCKS) <= BLOCK else 0)
     starts = np.arange(0, flat.size, 1 << shift)
     width = len(starts)
     levels = width.bit_length()

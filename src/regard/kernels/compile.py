@@ -108,7 +108,9 @@ def _explain(plan: Plan) -> None:
         if shape is not None:
             steps = " ".join(f"{i}:{n.operation}{list(n.operands) or n.detail or ''}" for i, n in enumerate(shape[0]))
             print(f"  {name:<11} {steps}", file=sys.stderr)
-    arrays = [name for name, on in (("mask", plan.mask_array), (f"bias {plan.bias}", plan.bias), ("sinks", plan.sinks)) if on]
+    arrays = [
+        name for name, on in (("mask", plan.mask_array), (f"bias {plan.bias}", plan.bias), ("sinks", plan.sinks)) if on
+    ]
     print(f"  arrays      {', '.join(arrays) or 'none'}", file=sys.stderr)
 
 

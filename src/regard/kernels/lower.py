@@ -116,14 +116,10 @@ class Lanes:
         own = self._type(i)
         kind = kind or own
         # A condition counts as 0 or 1, a whole number is turned into the float that is asked for.
-        if node.kind == "bool" or (node.kind == "int" and kind.kind == "f"):
-            if kind != own:
-                if (i, kind) not in self.done:
-                    value = self.value(i, own)
-                    self.done[i, kind] = value.to(kind, signed=node.kind == "int")
-                return self.done[i, kind]
+        converted = kind != own and (node.kind == "bool" or (node.kind == "int" and kind.kind == "f"))
         if (i, kind) not in self.done:
-            self.done[i, kind] = self._compute(node, i, kind)
+            value = self.value(i, own).to(kind) if converted else self._compute(node, i, kind)
+            self.done[i, kind] = value
         return self.done[i, kind]
 
     def _compute(self, node: Node, i: int, kind: Type) -> Value:
@@ -170,11 +166,10 @@ class Lanes:
         if a.type.kind == "f":
             return unary("floor", a / b)
         a, b = a.splat(lanes), b.splat(lanes)
-        if a.type.bits == 32:  # a quotient of 32-bit numbers is exact enough in f64 to be rounded down
-            quotient = unary("floor", a.to(f64) / b.to(f64)).to(i32)
-        else:
-            quotient = whole_quotient(a, b)
-        return select(b.equals(0), 0, quotient)
+        if a.type.bits == 64:
+            return select(b.equals(0), 0, whole_quotient(a, b))
+        # A quotient of 32-bit numbers is exact enough in f64 to be rounded down.
+        return select(b.equals(0), 0, unary("floor", a.to(f64) / b.to(f64)).to(i32))
 
     def modulo(self, a: Value, b: Value) -> Value:
         left = a - b * self.floor_divide(a, b)
@@ -342,4 +337,3 @@ def bounds(
         return known[i]
 
     return visit(root)
-

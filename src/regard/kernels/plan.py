@@ -20,13 +20,14 @@ SIZES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}
 # The words of a job. Counters that threads share lie a cache line apart; addresses of heads come from tables of byte
 # offsets, one for each (leading index, query head).
 SHARED = {"next0": 0, "done0": 8, "next1": 16, "done1": 24, "stop": 32}
-FIELDS = (
-    "q k v out lse sinks words mask bias packed partial"  # addresses
-    " q_at k_at v_at out_at lse_at mask_at bias_at packed_at source_at"  # addresses of the tables of offsets
-    " q_row k_row v_row out_row mask_row bias_row"  # bytes from row to row
-    " n_q n_k heads group total0 total1 scale"
-    " row_first row_count key_first key_count parts part_keys key_heads"
-).split()
+FIELDS = [
+    *("q", "k", "v", "out", "lse", "sinks", "words", "mask", "bias", "packed", "partial"),  # addresses
+    *("q_at", "k_at", "v_at", "out_at", "lse_at", "mask_at", "bias_at", "packed_at", "source_at"),  # tables of offsets
+    *("q_row", "k_row", "v_row", "out_row", "mask_row", "bias_row"),  # bytes from row to row
+    *("n_q", "n_k", "heads", "key_heads", "group", "scale"),
+    *("row_first", "row_count", "key_first", "key_count"),  # the part of the matrix to walk past
+    *("total0", "total1", "parts", "part_keys", "task_cost"),  # how the work is cut
+]
 JOB = SHARED | {name: 40 + i for i, name in enumerate(FIELDS)}
 JOB_WORDS = 40 + len(FIELDS)
 
@@ -92,10 +93,34 @@ class Plan:
     @cached_property
     def workspace(self) -> dict[str, int]:
         """Byte offsets of the parts of a workspace, and its size."""
-        size = self.number.size
-        parts = {
+        parts = self._decode_parts() if self.kind == "decode" else self._block_parts()
+        offsets, at = {}, 0
+        for name, length in parts.items():
+            offsets[name] = at
+            # An odd number of cache lines between parts keeps their rows from falling on the same sets.
+            at += (length + 63) // 64 * 64 + 64
+        return offsets | {"size": at}
+
+    def _decode_parts(self) -> dict[str, int]:
+        """The state of the rows that share a key head."""
+        size, lanes, rows = self.number.size, self.lanes, self.queries
+        return {
             "state": 512,
-            "queries": self.groups * self.depth * self.across * 4 * (size // 4),
+            "queries": rows * -(-self.d // lanes) * lanes * size,
+            "output": rows * -(-self.d_v // lanes) * lanes * size,
+            "maximum": rows * size,
+            "sum": rows * size,
+            "alpha": rows * size,
+            "scores": rows * self.keys * size,
+            "visible": rows * self.keys,
+        }
+
+    def _block_parts(self) -> dict[str, int]:
+        """The state of a block of queries, and one tile of scores."""
+        size = self.number.size
+        return {
+            "state": 512,
+            "queries": self.groups * self.depth * self.across * size,
             "output": self.groups * self.d_v * self.across * size,
             "maximum": self.groups * self.across * size,
             "sum": self.groups * self.across * size,
@@ -109,12 +134,6 @@ class Plan:
             "keys": self.keys * self.d * 4 * self.widened,
             "values": self.keys * self.d_v * 4 * self.widened,
         }
-        offsets, at = {}, 0
-        for name, length in parts.items():
-            offsets[name] = at
-            # An odd number of cache lines between parts keeps their rows from falling on the same sets.
-            at += (length + 63) // 64 * 64 + 64
-        return offsets | {"size": at}
 
     @cached_property
     def key(self) -> str:

@@ -61,7 +61,8 @@ class Workspace(threading.local):
     """Scratch memory of one thread, kept between calls."""
 
     def __init__(self) -> None:
-        self.size, self.buffer, self.address = 0, None, 0
+        self.size, self.address = 0, 0
+        self.buffer: Any = None
         self.busy = False
 
     def take(self, size: int) -> tuple[Any, int]:

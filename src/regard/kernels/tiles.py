@@ -1,15 +1,15 @@
 """The micro-kernels: a tile of scores, the weights of it, and what it adds to the output.
 
-Queries lie on the lanes. A group of queries, packed once as Qᵀ (d × lanes), meets a block of keys read row by row in the
-layout they have: Sᵀ = K·Qᵀ by register tiles of some keys × some vectors of queries, so that maxima and sums over keys
-are lane by lane and Pᵀ lies ready for Oᵀ += Vᵀ·Pᵀ.
+Queries lie on the lanes. A group of queries, packed once as Qᵀ (d × lanes), meets a block of keys read row by row in
+the layout they have: Sᵀ = K·Qᵀ by register tiles of some keys × some vectors of queries, so that maxima and sums over
+keys are lane by lane and Pᵀ lies ready for Oᵀ += Vᵀ·Pᵀ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from regard.kernels.functions import LN2, LOG2E, Functions
+from regard.kernels.functions import LOG2E, Functions
 from regard.kernels.lower import Lanes, Layout, bounds
 from regard.kernels.plan import JOB, STORAGE, Plan, Shape
 from regard.kernels.values import (
@@ -134,8 +134,8 @@ class Tiles:
             if main:
                 with f.loop(0, main, UNROLL) as c:
                     step(c, UNROLL)
-            for c in range(main, even):
-                step(c, 1)
+            for rest in range(main, even):
+                step(rest, 1)
             if plan.pairs and plan.d % 2:
                 self._odd(lines, packed, total)
 
@@ -199,80 +199,9 @@ class Tiles:
                 if pairs is not None:
                     pairs[j.lshr(1) * plan.across + v * lanes] = pair(*weights)
         for v in range(vectors):
-            total[v * lanes] = self.functions.fma(total.load(v * lanes, lanes), alpha.load(v * lanes, lanes), added[v].get())
-        f.give()
-        return f
-
-    # Oᵀ = Oᵀ·alpha + Vᵀ·Pᵀ
-
-    def value(self) -> Function:
-        """What a block of values adds to the output of a group. The block's sum starts at zero and is added once."""
-        plan, lanes, vectors = self.plan, self.lanes, self.vectors
-        parameters = [(n, ptr) for n in ("workspace", "values", "output")] + [("count", i64), ("stride", i64)]
-        f = self.module.function("value", parameters)
-        workspace, values, output, count, stride = f.arguments
-        weights = self.part(workspace, "pairs", i32) if plan.pairs else self.part(workspace, "scores")
-        steps = (count + 1).lshr(1) if plan.pairs else count
-        result, alpha = Pointer(output, self.number), self.part(workspace, "alpha")
-
-        def columns(start: Operand, width: int) -> None:
-            """So many columns of V, for all keys."""
-            total = self.zeros(f, width * vectors)
-            first = Pointer(values, self.operand, 4 if plan.pairs else self.number.size) + start
-
-            def key(at: Value) -> None:
-                p = [weights.load(at * plan.across + v * lanes, lanes) for v in range(vectors)]
-                line = first.bytes(at * stride)
-                for c in range(width):
-                    x = line[c].splat(lanes)
-                    for v in range(vectors):
-                        place = total[c * vectors + v]
-                        place.set(self.product(x, p[v], place.get()))
-
-            main = steps & -UNROLL
-            with f.loop(0, main, UNROLL) as j:
-                for u in range(UNROLL):
-                    key(j + u)
-            with f.loop(main, steps) as j:
-                key(j)
-            scale = [alpha.load(v * lanes, lanes) for v in range(vectors)]
-            for c in range(width):
-                for v in range(vectors):
-                    at = (f.value(i64, start) + c) * plan.across + v * lanes
-                    result[at] = self.functions.fma(result.load(at, lanes), scale[v], total[c * vectors + v].get())
-
-        rows = plan.target.rows
-        if plan.d_v >= rows:
-            with f.loop(0, plan.d_v // rows * rows, rows) as start:
-                columns(start, rows)
-        if plan.d_v % rows:
-            columns(plan.d_v // rows * rows, plan.d_v % rows)
-        f.give()
-        return f
-
-    def value_guarded(self) -> Function:
-        """The same where V holds NaN or inf: what is hidden is left out by choice, since 0 · inf is not 0."""
-        plan, lanes, vectors = self.plan, self.lanes, self.vectors
-        parameters = [(n, ptr) for n in ("workspace", "values", "output")] + [("count", i64), ("stride", i64)]
-        f = self.module.function("value_guarded", parameters)
-        workspace, values, output, count, stride = f.arguments
-        result, alpha = Pointer(output, self.number), self.part(workspace, "alpha")
-        with f.loop(0, plan.d_v) as c:
-            total = self.zeros(f, vectors)
-            with f.loop(0, count) as j:
-                x = self.read(Pointer(values, self.source, self.source.size).bytes(j * stride), c, 1).splat(lanes)
-                for v in range(vectors):
-                    if plan.pairs:
-                        both = self.part(workspace, "pairs", i32).load(j.lshr(1) * plan.across + v * lanes, lanes)
-                        p = select((j & 1).equals(0), both << 16, both & -65536).bits(f32.of(lanes))
-                    else:
-                        p = self.part(workspace, "scores").load(j * plan.across + v * lanes, lanes)
-                    seen = self.seen(workspace, j, v)
-                    more = self.functions.fma(x, p, total[v].get())
-                    total[v].set(select(seen, more, total[v].get()))
-            for v in range(vectors):
-                at = c * plan.across + v * lanes
-                result[at] = self.functions.fma(result.load(at, lanes), alpha.load(v * lanes, lanes), total[v].get())
+            total[v * lanes] = self.functions.fma(
+                total.load(v * lanes, lanes), alpha.load(v * lanes, lanes), added[v].get()
+            )
         f.give()
         return f
 
@@ -306,8 +235,8 @@ class Tiles:
                 with f.loop(0, main, lanes) as c:
                     x = self.read(line, c, lanes)
                     total.set(total.get() + (x - x))  # inf - inf and NaN - NaN are NaN, and stay
-            for c in range(main, plan.d_v):
-                x = self.read(line, c, 1)
+            for end in range(main, plan.d_v):
+                x = self.read(line, end, 1)
                 rest.set(rest.get() + (x - x))
         bad = any_lane(total.get().differs(0.0)) | rest.get().differs(0.0)
         f.give(~bad)
@@ -370,7 +299,7 @@ class Tiles:
         return f
 
     def fetch(self, name: str) -> Function:
-        """A tile of a (query, key) mask or bias, turned so that queries lie on lanes; for a mask, whether any is set."""
+        """A tile of a (query, key) mask or bias, turned so that queries lie on lanes; of a mask, whether any is set."""
         plan, lanes = self.plan, self.lanes
         stored = i8 if name == "mask" else STORAGE[plan.bias]
         parameters = [("job", ptr), ("workspace", ptr), *((n, i64) for n in ("instance", "row", "key", "count"))]
@@ -414,37 +343,6 @@ class Tiles:
         f.give()
         return f
 
-    def interleave(self) -> Function:
-        """Values as pairs of keys, for the pair product: a task is one head; the last of an odd number stands alone."""
-        plan, lanes = self.plan, self.lanes
-        f = self.module.function("interleave", [("job", ptr), ("task", i64)])
-        address, task = f.arguments
-        job = Job(address)
-        parts = job.parts
-        head, part = task.quotient(parts), task.remainder(parts)
-        n_k, stride = job.n_k, job.v_row
-        values = job.pointer("v", i16).bytes(job.pointer("source_at", i64)[head])
-        put = job.pointer("packed", i32) + head * ((n_k + 1).lshr(1) * plan.d_v)
-        first = part * job.part_keys
-        last = smaller(first + job.part_keys, n_k)
-        main = plan.d_v // lanes * lanes
-        with f.loop(first, last, 2) as j:
-            low, high = values.bytes(j * stride), values.bytes(smaller(j + 1, n_k - 1) * stride)
-            # Past the last key comes a zero, which adds nothing.
-            keep = select(j + 1 < n_k, f.constant(i32, -1), 0)
-            to = put + j.lshr(1) * plan.d_v
-
-            def both(c: Value, n: int, low: Pointer = low, high: Pointer = high, keep: Value = keep) -> Value:
-                upper = high.load(c, n).to(i32, signed=False) & keep.splat(n)
-                return low.load(c, n).to(i32, signed=False) | (upper << 16)
-
-            with f.loop(0, main, lanes) as c:
-                to[c] = both(c, lanes)
-            with f.loop(main, plan.d_v) as c:
-                to[c] = both(c, 1)
-        f.give()
-        return f
-
     def classify(self) -> Function:
         """Whether a rectangle of the matrix is empty (0), mixed (1) or full (3)."""
         plan = self.plan
@@ -468,48 +366,37 @@ class Tiles:
         f.give(may.to(i64) | (must.to(i64) << 1))
         return f
 
-    def finish(self) -> Function:
-        """The output of a group, divided by its sums and turned into rows; and lse, if it is asked for."""
+    def give(self, stored: Type) -> Function:
+        """Columns of a group, multiplied by a rate for each query, turned into rows: only the rows that there are."""
         plan, lanes = self.plan, self.lanes
-        parameters = [("job", ptr), *((n, ptr) for n in ("output", "maximum", "sum", "workspace"))]
-        f = self.module.function("finish", [*parameters, ("instance", i64), ("row", i64)])
-        address, output, maximum, total, workspace, instance, row = f.arguments
-        job = Job(address)
-        out, stride = job.head("out", self.stored, instance), job.out_row
-        left = smaller(job.n_q - row, plan.across)
-        result, share = Pointer(output, self.number), self.part(workspace, "alpha")
+        names = [(n, ptr) for n in ("columns", "rate", "put")] + [(n, i64) for n in ("stride", "left", "width")]
+        f = self.module.function("give", names)
+        columns, rates, put, stride, left, width = f.arguments
+        source, rate, out = Pointer(columns, self.number), Pointer(rates, self.number), Pointer(put, stored)
         room = Pointer(f.stack(self.number, lanes * lanes), self.number)
-        lse = job.head("lse", self.number, instance) if "lse" in plan.reductions else None
-        for v in range(self.vectors):
-            most, sums = (Pointer(x, self.number).load(v * lanes, lanes) for x in (maximum, total))
-            empty = sums.equals(0.0)
-            share[v * lanes] = 1.0 / select(empty, 1.0, sums)
-            if lse is not None:
-                logarithm = self.functions.log(select(empty, 1.0, sums))
-                natural = self.functions.fma(most, f.constant(most.type, LN2), logarithm)
-                room[0] = select(empty, -INFINITY, natural)
-                with f.loop(v * lanes, smaller(left, (v + 1) * lanes)) as lane:
-                    lse[row + lane] = room[lane - v * lanes]
-        if "output" in plan.reductions:
-            main = plan.d_v // lanes * lanes
-            with f.loop(0, left, lanes) as start:
-                end = smaller(left - start, lanes)
-                rate = share.load(start, lanes)
-                with f.loop(0, main, lanes) as c:
-                    square = [result.load((c + i) * plan.across + start, lanes) * rate for i in range(lanes)]
-                    for i, x in enumerate(turn(square)):
-                        room[i * lanes] = x
-                    with f.loop(0, end) as r:
-                        line = out.bytes((row + start + r) * stride)
-                        line[c] = self.stored_as(room.load(r * lanes, lanes))
+        main = width & -lanes
+
+        def as_stored(x: Value) -> Value:
+            return self.functions.narrow(x, plan.storage) if stored == i16 else x
+
+        with f.loop(0, left, lanes) as start:
+            end = smaller(left - start, lanes)
+            share = rate.load(start, lanes)
+            with f.loop(0, main, lanes) as c:
+                square = [source.load((c + i) * plan.across + start, lanes) * share for i in range(lanes)]
+                for i, x in enumerate(turn(square)):
+                    room[i * lanes] = x
                 with f.loop(0, end) as r:
-                    line = out.bytes((row + start + r) * stride)
-                    with f.loop(main, plan.d_v) as c:
-                        line[c] = self.stored_as(result[c * plan.across + start + r] * share[start + r])
+                    out.bytes((start + r) * stride)[c] = as_stored(room.load(r * lanes, lanes))
+            with f.loop(0, end) as r:
+                line = out.bytes((start + r) * stride)
+                with f.loop(main, width) as c:
+                    line[c] = as_stored(source[c * plan.across + start + r] * rate[start + r])
         f.give()
         return f
 
     def stored_as(self, x: Value) -> Value:
+        """A number as q, k and v are stored."""
         return self.functions.narrow(x, self.plan.storage) if self.stored == i16 else x
 
 
@@ -532,7 +419,9 @@ def pair(low: Value, high: Value) -> Value:
 class Cells:
     """What is done to each score after the product: modifier, bias, mask."""
 
-    def __init__(self, tiles: Tiles, f: Function, job: Job, workspace: Value, instance: Value, row: Value, partial: bool):
+    def __init__(
+        self, tiles: Tiles, f: Function, job: Job, workspace: Value, instance: Value, row: Value, partial: bool
+    ):
         self.tiles, self.f, self.job, self.workspace, self.partial = tiles, f, job, workspace, partial
         plan = tiles.plan
         self.plan = plan
@@ -558,12 +447,11 @@ class Cells:
     def at(self, key: Value) -> None:
         """Go to a key: what depends on it alone is computed here, once for all vectors."""
         for name, lanes in self.programs.items():
-            root = (self.plan.modify if name == "modify" else self.plan.mask)[1][0]  # type: ignore[index]  # present, or it would not be among the programs
-            alone = Lanes(lanes[0].nodes, lanes[0].words, lanes[0].functions, lanes[0].number, lanes[0].whole)
-            alone.done.update({k: v for k, v in lanes[0].done.items() if v.type.lanes == 1})
-            alone.variables = {k: v for k, v in lanes[0].variables.items() if k in ("b", "h")}
-            alone = alone.with_(k=key).ready(root)
-            self.rows[name] = [one.with_(alone) for one in lanes]
+            root = (self.plan.modify if name == "modify" else self.plan.mask)[1][0]  # type: ignore[index]  # present,
+            or it would not be among the programs alone = Lanes(lanes[0].nodes, lanes[0].words, lanes[0].functions,
+            lanes[0].number, lanes[0].whole) alone.done.update({k: v for k, v in lanes[0].done.items() if v.type.lanes
+            == 1}) alone.variables = {k: v for k, v in lanes[0].variables.items() if k in ("b", "h")} alone =
+            alone.with_(k=key).ready(root) self.rows[name] = [one.with_(alone) for one in lanes]
 
     def final(self, s: Value, place: Value, v: int, count: Value) -> Value:
         """The final score in units of log2, -inf where hidden."""

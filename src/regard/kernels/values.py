@@ -60,7 +60,7 @@ f16, f32, f64 = Type("f", 16), Type("f", 32), Type("f", 64)
 i1, i8, i16, i32, i64 = (Type("i", n) for n in (1, 8, 16, 32, 64))
 ptr, void = Type("p", 64), Type("v", 0)
 
-Number = Union[int, float]
+Number = int | float
 Operand = Union["Value", int, float]
 
 
@@ -444,7 +444,9 @@ class Function:
         # No two arguments of our kernels overlap: inputs are only read, outputs and scratch are apart from them.
         parameters = ", ".join(f"{kind}{' noalias' * (kind == ptr)} %{name}" for name, kind in self.parameters)
         linkage = "" if self.public else "internal "
-        head = f"define {linkage}{self.result} @{self.name}({parameters}) {'' if self.public else 'noinline '}nounwind {{"
+        head = (
+            f"define {linkage}{self.result} @{self.name}({parameters}) {'' if self.public else 'noinline '}nounwind {{"
+        )
         return "\n".join([head, "entry:", *self.places, *self.lines, "}"])
 
 
@@ -528,3 +530,17 @@ def turn(rows: Sequence[Value]) -> list[Value]:
                 out[i], out[i + distance] = a.shuffle(b, low), a.shuffle(b, high)
         distance //= 2
     return out
+
+
+def row_sums(rows: Sequence[Value]) -> Value:
+    """The sum over the lanes of each of n vectors of n lanes, as one vector: lane i has the sum of vector i."""
+    n, out = len(rows), list(rows)
+    distance = n // 2
+    while distance:
+        halves = []
+        for a, b in zip(out[::2], out[1::2], strict=True):
+            low = [lane for lane in range(2 * n) if not lane & distance]
+            halves.append(a.shuffle(b, low) + a.shuffle(b, [lane + distance for lane in low]))
+        out = halves
+        distance //= 2
+    return out[0]

@@ -1,0 +1,416 @@
+"""Few queries against many keys: bound by the memory that K and V are read from.
+
+The queries that share a key head, R of them, are taken together, so that each key is read once. Lanes run along d for
+the scores, along the keys for the weights, along d_v for the output. Keys are split into parts, by shape alone; every
+part leaves its maximum, sum and output, and a second phase merges them in order.
+"""
+
+from __future__ import annotations
+
+from regard.kernels.functions import LN2, LOG2E
+from regard.kernels.lower import Lanes
+from regard.kernels.plan import Plan
+from regard.kernels.run import run
+from regard.kernels.tiles import INFINITY, Job, Tiles, words_of
+from regard.kernels.values import (
+    Function,
+    Module,
+    Pointer,
+    Value,
+    any_lane,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    larger,
+    ptr,
+    row_sums,
+    select,
+    smaller,
+)
+
+AT_ONCE = 4  # keys whose products are under way together
+AHEAD = 8  # keys: how far ahead of their use rows are asked from memory
+
+
+def decode(plan: Plan) -> Module:
+    """The module of a decode plan: parts, then merges."""
+    module = Module()
+    made = Decode(plan, module)
+    run(module, [made.part(), made.merge()])
+    return module
+
+
+class Decode:
+    """The functions of a decode plan."""
+
+    def __init__(self, plan: Plan, module: Module):
+        self.plan, self.module = plan, module
+        self.tiles = Tiles(plan, module)
+        self.functions = self.tiles.functions
+        self.number, self.lanes = plan.number, plan.lanes
+        self.classify = self.tiles.classify() if plan.mask is not None else None
+        self.rows = plan.queries
+        self.together = next(n for n in (4, 3, 2, 1) if self.rows % n == 0)
+        self.in_d, self.in_d_v = self._columns(plan.d), self._columns(plan.d_v)
+        # What a part leaves behind: for each row its output by vectors, then its maximum and its sum.
+        self.left_behind = len(self.in_d_v) * self.lanes + 2
+        self.finite = self.tiles.finite()
+        self.score_block, self.weigh_block, self.value_block = self._score(), self._weigh(), self._value()
+        self.guarded_block = self._guarded()
+
+    def _columns(self, width: int) -> list[int]:
+        """Where the vectors of a row begin; the last one overlaps its neighbour rather than pass the end."""
+        starts = list(range(0, width, self.lanes))
+        if width % self.lanes and width > self.lanes:
+            starts[-1] = width - self.lanes
+        return starts
+
+    def _row(self, line: Pointer, start: int, width: int, once: bool) -> Value:
+        """A vector of a row, as numbers; lanes that the neighbour has too are 0 if each may count only once."""
+        tiles, f, lanes = self.tiles, line.address.function, self.lanes
+        if width < lanes:
+            x = f.constant(self.number.of(lanes), 0.0)
+            for c in range(width):
+                x = x.put(c, tiles.read(line, c, 1))
+            return x
+        x = tiles.read(line, start, lanes)
+        shared = -start % lanes
+        if once and shared:
+            x = select(f.lanes(i32, range(lanes)) >= shared, x, 0.0)
+        return x
+
+    def _state(self, workspace: Value, name: str, row: Value) -> Pointer:
+        """The part of the workspace that belongs to a row."""
+        width = {
+            "queries": len(self.in_d) * self.lanes,
+            "output": len(self.in_d_v) * self.lanes,
+            "scores": self.plan.keys,
+        }
+        return self.tiles.part(workspace, name) + row * width.get(name, 1)
+
+    def _split(self, f: Function, job: Job, head: Value) -> tuple[Value, Value]:
+        """A key head of the whole batch as leading index and first query head of its group, as one instance number."""
+        key_heads = job.key_heads
+        b, h = head.quotient(key_heads), head.remainder(key_heads)
+        return b * job.heads + h * job.group, b
+
+    def _instance(self, job: Job, first: Value, row: Value) -> tuple[Value, Value]:
+        """Of a row of the group: its (leading index, query head), and its query."""
+        n_q = job.n_q
+        return first + row.quotient(n_q), row.remainder(n_q)
+
+    def part(self) -> Function:
+        """One part of the keys of one key head: what it leaves behind goes to its place among the partial results."""
+        plan, tiles, lanes = self.plan, self.tiles, self.lanes
+        f = self.module.function("part", [("job", ptr), ("workspace", ptr), ("task", i64)])
+        address, workspace, task = f.arguments
+        job = Job(address)
+        parts = job.parts
+        head, part = task.quotient(parts), task.remainder(parts)
+        first, _ = self._split(f, job, head)
+        start = part * job.part_keys
+        stop = smaller(start + job.part_keys, job.n_k)
+        zero = f.constant(self.number.of(lanes), 0.0)
+        with f.loop(0, self.rows) as r:
+            instance, row = self._instance(job, first, r)
+            line = job.head("q", tiles.stored, instance).bytes(row * job.q_row)
+            packed = self._state(workspace, "queries", r)
+            for i, c in enumerate(self.in_d):
+                packed[i * lanes] = self._row(line, c, plan.d, once=True)
+            output = self._state(workspace, "output", r)
+            for i in range(len(self.in_d_v)):
+                output[i * lanes] = zero
+            self._state(workspace, "maximum", r)[0] = -INFINITY
+            self._state(workspace, "sum", r)[0] = 0.0
+        answer = self._visible(f, job, first, start, stop - 1) if self.classify else f.constant(i1, 1)
+        with f.when(answer & (start < stop)):
+            keys = job.head("k", tiles.stored, first)
+            values = job.head("v", tiles.stored, first)
+            with f.loop(start, stop, plan.keys) as key:
+                count = smaller(stop - key, plan.keys)
+                look = self._visible(f, job, first, key, key + count - 1) if self.classify else f.constant(i1, 1)
+                with f.when(look):
+                    here, there = keys.bytes(key * job.k_row).address, values.bytes(key * job.v_row).address
+                    ahead = smaller(job.n_k - key, plan.keys + AHEAD) - 1
+                    f.call(self.score_block, [workspace, here, count, job.k_row, ahead])
+                    hides = f.call(self.weigh_block, [address, workspace, first, key, count])
+                    guarded = f.variable(f.constant(i1, 0))
+                    with f.when(hides):
+                        guarded.set(~f.call(self.finite, [there, count, job.v_row]))
+                    with f.when(guarded.get()) as otherwise:
+                        f.call(self.guarded_block, [workspace, there, count, job.v_row])
+                        otherwise()
+                        f.call(self.value_block, [workspace, there, count, job.v_row, ahead])
+        place = job.pointer("partial", self.number) + task * (self.rows * self.left_behind)
+        with f.loop(0, self.rows) as r:
+            mine, output = place + r * self.left_behind, self._state(workspace, "output", r)
+            for i in range(len(self.in_d_v)):
+                mine[i * lanes] = output.load(i * lanes, lanes)
+            mine[self.left_behind - 2] = self._state(workspace, "maximum", r)[0]
+            mine[self.left_behind - 1] = self._state(workspace, "sum", r)[0]
+        f.give()
+        return f
+
+    def _visible(self, f: Function, job: Job, first: Value, key_first: Value, key_last: Value) -> Value:
+        """Whether any head of the group may see any of these keys."""
+        assert self.classify is not None
+        seen = f.variable(f.constant(i1, 0))
+        last_row = job.n_q - 1
+        with f.loop(0, job.group) as h:
+            arguments = [job.words.address, first + h, f.constant(i64, 0), last_row, key_first, key_last]
+            seen.set(seen.get() | f.call(self.classify, arguments).differs(0))
+        return seen.get()
+
+    def _score(self) -> Function:
+        """q·k of all rows against a block of keys, keys on the lanes; past the last key the last one is repeated."""
+        plan, tiles, lanes, together = self.plan, self.tiles, self.lanes, self.together
+        names = [("workspace", ptr), ("keys", ptr), ("count", i64), ("stride", i64), ("ahead", i64)]
+        f = self.module.function("score_block", names)
+        workspace, keys, count, stride, ahead = f.arguments
+        room = Pointer(f.stack(self.number, together * lanes * lanes), self.number)
+        zero = f.constant(self.number.of(lanes), 0.0)
+        with f.loop(0, count, lanes) as tile, f.loop(0, self.rows, together) as r:
+            queries = [self._state(workspace, "queries", r + i) for i in range(together)]
+            with f.loop(0, lanes, AT_ONCE) as j:
+                lines = [
+                    Pointer(keys, tiles.stored).bytes(smaller(tile + j + u, count - 1) * stride) for u in range(AT_ONCE)
+                ]
+                self._ask_ahead(f, keys, tile + j, stride, ahead, plan.d)
+                total = [zero] * (AT_ONCE * together)
+                for i, c in enumerate(self.in_d):
+                    q = [x.load(i * lanes, lanes) for x in queries]
+                    for u in range(AT_ONCE):
+                        k = self._row(lines[u], c, plan.d, once=True)
+                        for n in range(together):
+                            place = u * together + n
+                            total[place] = self.functions.fma(k, q[n], total[place])
+                for u in range(AT_ONCE):
+                    for n in range(together):
+                        room[n * lanes * lanes + (j + u) * lanes] = total[u * together + n]
+            for n in range(together):
+                sums = row_sums([room.load((n * lanes + i) * lanes, lanes) for i in range(lanes)])
+                self._state(workspace, "scores", r + n)[tile] = sums
+        f.give()
+        return f
+
+    def _ask_ahead(self, f: Function, rows: Value, at: Value, stride: Value, last: Value, width: int) -> None:
+        """Ask the memory for rows that will be wanted soon; never past the last row there is."""
+        size = width * self.tiles.element_size
+        for u in range(AT_ONCE):
+            line = Pointer(rows, i8).bytes(smaller(at + u + AHEAD, last) * stride)
+            for c in range(0, size, 64):
+                kinds = [f.constant(i32, n) for n in (0, 3, 1)]  # read, keep, data
+                f.call("llvm.prefetch.p0", [line.at(c), *kinds])
+
+    def _weigh(self) -> Function:
+        """The weights of a block and the running maximum and sum of each row; tells whether anything is hidden."""
+        plan, tiles, lanes = self.plan, self.tiles, self.lanes
+        parameters = [("job", ptr), ("workspace", ptr), *((n, i64) for n in ("first", "key", "count"))]
+        f = self.module.function("weigh_block", parameters, i1)
+        address, workspace, first, key, count = f.arguments
+        job = Job(address)
+        hides = f.variable(f.constant(i1.of(lanes), 0))
+        zero, lowest = f.constant(self.number.of(lanes), 0.0), f.constant(self.number.of(lanes), -INFINITY)
+        with f.loop(0, self.rows) as r:
+            instance, row = self._instance(job, first, r)
+            cells = DecodeCells(self, f, job, instance, row)
+            scores, seen = self._state(workspace, "scores", r), tiles.part(workspace, "visible", i8) + r * plan.keys
+            best = f.variable(lowest)
+            with f.loop(0, count, lanes) as j:
+                place = j.to(i32).splat(lanes) + f.lanes(i32, range(lanes))
+                s, visible = cells.final(scores.load(j, lanes), key, j, count)
+                visible = visible & (place < count.to(i32).splat(lanes))
+                hides.set(hides.get() | ~visible)
+                s = select(visible, s, -INFINITY)
+                scores[j] = s
+                seen[j] = visible.to(i8, signed=False)
+                best.set(larger(s, best.get()))
+            most = best.get()[0]
+            for i in range(1, lanes):
+                most = larger(best.get()[i], most)
+            maximum, total = self._state(workspace, "maximum", r), self._state(workspace, "sum", r)
+            old = maximum[0]
+            new = larger(most, old)
+            maximum[0] = new
+            shift = select(new.equals(-INFINITY), 0.0, new)
+            alpha = self.functions.exp2(old - shift)
+            self._state(workspace, "alpha", r)[0] = alpha
+            added = f.variable(zero)
+            with f.loop(0, count, lanes) as j:
+                p = self.functions.exp2(scores.load(j, lanes) - shift.splat(lanes))
+                scores[j] = p
+                added.set(added.get() + p)
+            sums = added.get()
+            block = sums[0]
+            for i in range(1, lanes):
+                block = block + sums[i]
+            total[0] = self.functions.fma(total[0], alpha, block)
+        f.give(any_lane(hides.get()))
+        return f
+
+    def _value(self) -> Function:
+        """What a block of values adds to the output of each row."""
+        plan, tiles, lanes = self.plan, self.tiles, self.lanes
+        names = [("workspace", ptr), ("values", ptr), ("count", i64), ("stride", i64), ("ahead", i64)]
+        f = self.module.function("value_block", names)
+        workspace, values, count, stride, ahead = f.arguments
+        zero = f.constant(self.number.of(lanes), 0.0)
+        wide = max(1, 2 * plan.target.rows // self.together)  # vectors of a row whose sums stay in registers
+        for begin in range(0, len(self.in_d_v), wide):
+            columns = self.in_d_v[begin : begin + wide]
+            with f.loop(0, self.rows, self.together) as r:
+                weights = [self._state(workspace, "scores", r + n) for n in range(self.together)]
+                total = [f.variable(zero) for _ in range(len(columns) * self.together)]
+                with f.loop(0, count) as j:
+                    line = Pointer(values, tiles.stored).bytes(j * stride)
+                    if not begin:
+                        soon = Pointer(values, i8).bytes(smaller(j + AHEAD, ahead) * stride)
+                        for c in range(0, plan.d_v * tiles.element_size, 64):
+                            f.call("llvm.prefetch.p0", [soon.at(c), *(f.constant(i32, n) for n in (0, 3, 1))])
+                    p = [x[j].splat(lanes) for x in weights]
+                    for i, c in enumerate(columns):
+                        v = self._row(line, c, plan.d_v, once=False)
+                        for n in range(self.together):
+                            place = total[i * self.together + n]
+                            place.set(self.functions.fma(v, p[n], place.get()))
+                for n in range(self.together):
+                    output, alpha = self._state(workspace, "output", r + n), self._state(workspace, "alpha", r + n)[0]
+                    for i in range(len(columns)):
+                        at = (begin + i) * lanes
+                        more = total[i * self.together + n].get()
+                        output[at] = self.functions.fma(output.load(at, lanes), alpha.splat(lanes), more)
+        f.give()
+        return f
+
+    def _guarded(self) -> Function:
+        """The same where V holds NaN or inf: a hidden value is passed over."""
+        plan, tiles, lanes = self.plan, self.tiles, self.lanes
+        names = [("workspace", ptr), ("values", ptr), ("count", i64), ("stride", i64)]
+        f = self.module.function("guarded_block", names)
+        workspace, values, count, stride = f.arguments
+        with f.loop(0, self.rows) as r:
+            output, alpha = self._state(workspace, "output", r), self._state(workspace, "alpha", r)[0].splat(lanes)
+            weights, seen = self._state(workspace, "scores", r), tiles.part(workspace, "visible", i8) + r * plan.keys
+            for i in range(len(self.in_d_v)):
+                output[i * lanes] = output.load(i * lanes, lanes) * alpha
+            with f.loop(0, count) as j, f.when(seen[j].differs(0)):
+                line, p = Pointer(values, tiles.stored).bytes(j * stride), weights[j].splat(lanes)
+                for i, c in enumerate(self.in_d_v):
+                    more = self.functions.fma(
+                        self._row(line, c, plan.d_v, once=False), p, output.load(i * lanes, lanes)
+                    )
+                    output[i * lanes] = more
+        f.give()
+        return f
+
+    def merge(self) -> Function:
+        """All parts of one key head, in their order, and the sink: output and lse of its rows. Sums are in f64."""
+        plan, tiles, lanes = self.plan, self.tiles, self.lanes
+        f = self.module.function("merge", [("job", ptr), ("workspace", ptr), ("head", i64)])
+        address, _, head = f.arguments
+        job = Job(address)
+        first, _ = self._split(f, job, head)
+        parts = job.parts
+        place = job.pointer("partial", self.number) + head * (parts * (self.rows * self.left_behind))
+        with f.loop(0, self.rows) as r:
+            instance, row = self._instance(job, first, r)
+            mine = place + r * self.left_behind
+            span = self.rows * self.left_behind
+            sink = f.constant(self.number, -INFINITY)
+            if plan.sinks:
+                sink = job.pointer("sinks", self.number)[instance.remainder(job.heads)] * LOG2E
+            most = f.variable(sink)
+            with f.loop(0, parts) as p:
+                most.set(larger((mine + p * span)[self.left_behind - 2], most.get()))
+            shift = select(most.get().equals(-INFINITY), 0.0, most.get())
+            total = f.variable(self.functions.exp2(sink - shift).to(f64))
+            output = [f.variable(f.constant(f64.of(lanes), 0.0)) for _ in self.in_d_v]
+            with f.loop(0, parts) as p:
+                one = mine + p * span
+                rate = self.functions.exp2(one[self.left_behind - 2] - shift).to(f64)
+                total.set(self.functions.fma(one[self.left_behind - 1].to(f64), rate, total.get()))
+                for i, sums in enumerate(output):
+                    sums.set(self.functions.fma(one.load(i * lanes, lanes).to(f64), rate.splat(lanes), sums.get()))
+            empty = total.get().equals(0.0)
+            share = 1.0 / select(empty, 1.0, total.get())
+            if "output" in plan.reductions:
+                line = job.head("out", tiles.stored, instance).bytes(row * job.out_row)
+                for c, sums in zip(self.in_d_v, output, strict=True):
+                    z = tiles.stored_as((sums.get() * share.splat(lanes)).to(self.number))
+                    if plan.d_v >= lanes:
+                        line[c] = z
+                    else:
+                        for i in range(plan.d_v):
+                            line[i] = z[i]
+            if "lse" in plan.reductions:
+                natural = self.functions.fma(
+                    most.get().to(f64), f.constant(f64, LN2), self.functions.log(select(empty, 1.0, total.get()))
+                )
+                job.head("lse", self.number, instance)[row] = select(empty, -INFINITY, natural).to(self.number)
+        f.give()
+        return f
+
+
+class DecodeCells:
+    """Modifier, bias and mask of a row, keys on the lanes."""
+
+    def __init__(self, of: Decode, f: Function, job: Job, instance: Value, row: Value):
+        self.of, self.f, self.job, self.instance, self.row = of, f, job, instance, row
+        plan, tiles = of.plan, of.tiles
+        scale = job.scale.bits(f64)
+        self.plan, self.natural = plan, plan.modify is not None or bool(plan.bias)
+        self.factor = (scale if self.natural else scale * LOG2E).to(of.number).splat(of.lanes)
+        whole = i32 if plan.whole_bits == 32 else i64
+        self.whole = whole
+        words = job.pointer("words", i64)
+        self.programs: dict[str, Lanes] = {}
+        for name, shape, skip in (("modify", plan.modify, 0), ("mask", plan.mask, words_of(plan.modify))):
+            if shape is not None:
+                base = Lanes(shape[0], words + skip, tiles.functions, of.number, whole)
+                position = row + (job.n_k - job.n_q)
+                heads = job.heads
+                known = {"b": instance.quotient(heads), "h": instance.remainder(heads), "row": row, "q": position}
+                self.programs[name] = base.with_(**known).ready(shape[1][0])
+
+    def final(self, s: Value, key: Value, j: Value, count: Value) -> tuple[Value, Value]:
+        """Final scores in units of log2 of the keys from key + j on, and which of them are visible."""
+        plan, f, lanes = self.plan, self.f, self.of.lanes
+        k = (key + j).to(self.whole).splat(lanes) + f.lanes(self.whole, range(lanes))
+        s = s * self.factor
+        visible = f.constant(i1.of(lanes), 1)
+        if plan.modify is not None:
+            before = s
+            s = self.programs["modify"].with_(k=k, score=s).value(plan.modify[1][0], self.of.number).splat(lanes)
+            visible = ~(s.equals(-INFINITY) & before.differs(-INFINITY))
+        if plan.bias:
+            bias = self._along("bias", key, j, count)
+            visible = visible & bias.differs(-INFINITY)
+            s = s + bias
+        if self.natural:
+            s = s * LOG2E
+        if plan.mask is not None:
+            visible = visible & self.programs["mask"].with_(k=k).value(plan.mask[1][0]).splat(lanes)
+        if plan.mask_array:
+            visible = visible & self._along("mask", key, j, count).differs(0)
+        return s, visible
+
+    def _along(self, name: str, key: Value, j: Value, count: Value) -> Value:
+        """A stretch of this row's mask or bias; where it would pass the last key, what is past it is 0."""
+        f, lanes, plan = self.f, self.of.lanes, self.plan
+        stored = i8 if name == "mask" else {"f32": f32, "f64": f64}.get(plan.bias, i16)
+        stride = self.job.mask_row if name == "mask" else self.job.bias_row
+        line = self.job.head(name, stored, self.instance).bytes(self.row * stride) + (key + j)
+        result = f.variable(f.constant(stored.of(lanes), 0))
+        with f.when(j + lanes <= count) as otherwise:
+            result.set(line.load(0, lanes))
+            otherwise()
+            with f.loop(0, count - j) as i:
+                result.set(result.get().put(i, line[i]))
+        value = result.get()
+        if name == "mask":
+            return value
+        return self.of.functions.widen(value, plan.bias) if stored == i16 else value.to(self.of.number)

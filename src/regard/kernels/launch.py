@@ -1,0 +1,182 @@
+"""Plan -> job: the arguments of a kernel in memory, ready to run as often as its arrays stay what they are."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.algebra.expression import linearize
+from regard.kernels import arguments, threads
+from regard.kernels.choose import choose
+from regard.kernels.compile import Entry, kernel
+from regard.kernels.decode import decode
+from regard.kernels.forward import forward
+from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan
+from regard.kernels.settled import settled
+from regard.kernels.target import host
+from regard.problem import Problem, View, offsets
+from regard.terms import Terms
+
+Words = ctypes.c_int64 * JOB_WORDS
+WRITERS = {"forward": forward, "decode": decode, "settled": settled}
+_Q, _K, _V, _OUT, _LSE = (JOB[name] for name in ("q", "k", "v", "out", "lse"))
+
+# Operations a second and lane that any machine does; by it the first stretch in native code is measured out.
+PACE = 4e9
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with all its arguments but the addresses of q, k, v, out and lse."""
+
+    entry: Entry
+    template: bytes
+    scratch: int
+    budget: int
+    helpers: int
+    room: tuple[int, int]  # the word and the size of scratch memory that all threads share
+    keep: tuple[Any, ...]  # what the template points at
+    reusable: bool  # it points at nothing of the caller's
+
+    def run(self, q: int, k: int, v: int, out: int, lse: int, alive: Sequence[Any]) -> None:
+        """Run to the end; what is `alive` stays so until the last thread has left."""
+        job = Words.from_buffer_copy(self.template)
+        job[_Q], job[_K], job[_V], job[_OUT], job[_LSE] = q, k, v, out, lse
+        room = None
+        if self.room[1]:
+            room = np.empty(self.room[1], np.uint8)
+            job[self.room[0]] = room.ctypes.data
+        threads.compute(self.entry, job, self.scratch, self.budget, self.helpers, (self, room, alive))
+
+
+def launch(
+    of: Problem,
+    terms: Terms,
+    q: View,
+    k: View,
+    v: View | None,
+    reductions: tuple[str, ...],
+    rows: tuple[int, int] | None = None,
+    keys: tuple[int, int] | None = None,
+) -> Launch:
+    """The plan of a problem and the arguments of its kernel; `rows` and `keys` are (first, count) of a region."""
+    trees = {"modify": terms.modify, "mask": terms.mask}
+    programs = {name: linearize(x) for name, x in trees.items() if x is not None}
+    whole_bits = arguments.whole_bits(list(programs.values()), _rectangle(of)) if programs else 32
+    plan = choose(of, terms, programs, host(), reductions, whole_bits)
+    entry = kernel(plan, WRITERS[plan.kind])
+
+    instances = of.batch * of.heads
+    rows, keys = rows or (0, of.n_q), keys or (0, of.n_k)
+    width = keys[1] * plan.number.size if plan.kind == "settled" else of.d_v * SIZES[of.storage]
+    fields: dict[str, int] = {
+        "n_q": of.n_q,
+        "n_k": of.n_k,
+        "heads": of.heads,
+        "key_heads": of.key_heads,
+        "group": of.heads // of.key_heads,
+        "scale": struct.unpack("<q", struct.pack("<d", terms.scale))[0],
+        "out_row": width,
+        "row_first": rows[0],
+        "row_count": rows[1],
+        "key_first": keys[0],
+        "key_count": keys[1],
+        "total1": instances * -(-rows[1] // plan.block),
+        "task_cost": 1,
+    }
+    each = np.arange(instances, dtype=np.int64)
+    tables = {"out": each * (rows[1] * width), "lse": each * (of.n_q * plan.number.size)}
+    keep: list[Any] = []
+    named = [("q", q), ("k", k), ("v", v), ("mask", terms.mask_array), ("bias", terms.bias)]
+    for name, x in named:
+        if x is None:
+            tables[name] = each * 0
+            continue
+        tables[name] = offsets(of, x.shape[:-2], x.strides[:-2])
+        fields[f"{name}_row"] = x.strides[-2]
+        if name in ("mask", "bias"):
+            fields[name] = x.address
+            keep.append(x.owner)
+    if terms.sinks is not None:
+        fields["sinks"] = terms.sinks.ctypes.data
+        keep.append(terms.sinks)
+    words = [w for name, x in programs.items() for w in arguments.words(x, name == "mask", keep)]
+    listed = np.array(words or [0], np.int64)
+    fields["words"] = listed.ctypes.data
+
+    room = (0, 0)
+    tasks = fields["total1"]
+    if plan.kind == "decode":
+        room, tasks = _in_parts(of, plan, fields)
+    elif plan.pairs and "output" in reductions:
+        room = _in_pairs(of, tables, fields)
+    fields |= {f"{name}_at": table.ctypes.data for name, table in tables.items()}
+    job = Words()
+    for name, number in fields.items():
+        job[JOB[name]] = number
+    operations = 2.0 * rows[1] * keys[1] * instances * (of.d + of.d_v)
+    visit = 2.0 * plan.across * plan.keys * (of.d + of.d_v + 32)
+    return Launch(
+        entry,
+        bytes(job),
+        plan.workspace["size"],
+        budget=max(1, int(threads.STRETCH * plan.target.lanes(32) * PACE / visit)),
+        helpers=0 if operations < threads.WORTH_A_HAND else tasks - 1,
+        room=room,
+        keep=(*keep, listed, *tables.values()),
+        reusable=not keep,
+    )
+
+
+def _in_parts(of: Problem, plan: Plan, fields: dict[str, int]) -> tuple[tuple[int, int], int]:
+    """Cut the keys into parts by shape alone, some 64 tasks and none of them short; the room for what they leave."""
+    shared = of.batch * of.key_heads
+    parts = max(1, min(-(-64 // shared), of.n_k // 256))
+    part_keys = -(-of.n_k // parts)
+    left_behind = -(-of.d_v // plan.lanes) * plan.lanes + 2
+    visits = part_keys * plan.queries / (plan.across * plan.keys)
+    fields |= {"total0": shared * parts, "total1": shared, "parts": parts, "part_keys": part_keys}
+    fields["task_cost"] = 1 + int(visits)
+    return (JOB["partial"], shared * parts * plan.queries * left_behind * plan.number.size), shared * parts
+
+
+def _in_pairs(of: Problem, tables: dict[str, Any], fields: dict[str, int]) -> tuple[int, int]:
+    """One copy of V with its keys in pairs for each head that has values of its own, which query heads then share."""
+    sources, which = np.unique(tables["v"], return_inverse=True)
+    size = -(-of.n_k // 2) * of.d_v * 4
+    parts = max(1, min(64, -(-of.n_k // 1024)))
+    part_keys = (-(-of.n_k // parts) + 1) & ~1
+    fields |= {"total0": len(sources) * parts, "parts": parts, "part_keys": part_keys}
+    tables |= {"packed": which.astype(np.int64).ravel() * size, "source": sources}
+    return JOB["packed"], len(sources) * size
+
+
+def _rectangle(of: Problem) -> dict[str, tuple[Any, Any]]:
+    """What each variable can be in the whole problem."""
+    offset = of.n_k - of.n_q
+    return {
+        "b": (0, max(0, of.batch - 1)),
+        "h": (0, max(0, of.heads - 1)),
+        "row": (0, of.n_q - 1),
+        "q": (offset, of.n_k - 1),
+        "k": (0, max(0, of.n_k - 1)),
+        "score": (-math.inf, math.inf),
+    }
+
+
+def weights(
+    of: Problem, terms: Terms, q: View, k: View, lse: int, rows: tuple[int, int], keys: tuple[int, int]
+) -> np.ndarray[Any, Any]:
+    """The weights of a region of A, for every leading index and head, from the lse at an address."""
+    number = np.float64 if of.storage == "f64" else np.float32
+    out = np.zeros((*of.leading, of.heads, rows[1], keys[1]), number)  # what is hidden is never visited
+    if out.size:
+        made = launch(of, terms, q, k, None, ("cells",), rows, keys)
+        made.run(q.address, k.address, 0, out.ctypes.data, lse, (q, k, out))
+    return out

@@ -1,0 +1,227 @@
+"""One walk along the keys for a block of queries: what the online and the settled pass share.
+
+A task is a block of queries of one head. It asks its mask which tiles to visit, and carries the state of its reductions
+from tile to tile. When its budget of tiles is spent it returns, with its state in its workspace, to be called again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.kernels.plan import JOB, STATE, Plan
+from regard.kernels.reduction import REDUCTIONS, Block, Group, Reduction, Tile
+from regard.kernels.tiles import Job, Tiles
+from regard.kernels.values import Function, Module, Pointer, Value, f32, i1, i64, larger, ptr, select, smaller
+
+TRIM = 32  # keys: the ends of a mixed tile are cut to what a group can see in steps of this
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The block of queries of a task."""
+
+    job: Job
+    workspace: Value
+    instance: Value
+    row: Value
+    last_row: Value
+    groups: Value
+
+
+class Walk:
+    """Written once for both passes; `weigh` is what they differ in."""
+
+    def __init__(self, plan: Plan, module: Module):
+        self.plan, self.module = plan, module
+        self.tiles = tiles = Tiles(plan, module)
+        self.reductions: list[Reduction] = [REDUCTIONS[name](tiles) for name in plan.reductions]
+        self.score = [tiles.score(partial=False), tiles.score(partial=True)]
+        self.pack = tiles.pack()
+        self.widen = tiles.widen() if plan.widened else None
+        self.classify = tiles.classify() if plan.mask is not None else None
+        self.fetch = [tiles.fetch(name) for name, on in (("mask", plan.mask_array), ("bias", plan.bias)) if on]
+        self.prepared()
+        self.visit = self._visit()
+
+    def prepared(self) -> None:
+        """Make the functions that this pass alone has."""
+        raise NotImplementedError  # an abstract method
+
+    def start(self, f: Function, group: Group) -> None:
+        """The state of the pass itself for a group that has seen nothing."""
+        raise NotImplementedError  # an abstract method
+
+    def weigh(self, f: Function, group: Group, count: Value) -> None:
+        """Turn the scores in the workspace into weights."""
+        raise NotImplementedError  # an abstract method
+
+    def phases(self) -> list[Function | None]:
+        """What runs: the preparation of a reduction, then the walk."""
+        before = [x for x in (reduction.prepare() for reduction in self.reductions) if x is not None]
+        return [before[0] if before else None, self.task()]
+
+    def task(self) -> Function:
+        """One block of queries; gives 1 if the budget ran out before its end."""
+        plan = self.plan
+        f = self.module.function("task", [("job", ptr), ("workspace", ptr), ("task", i64)], i64)
+        address, workspace, task = f.arguments
+        job, state = Job(address), Pointer(workspace, i64)
+        blocks = (job.row_count + (plan.block - 1)).quotient(plan.block)
+        # Later blocks first: under a causal mask they are the longest.
+        instance, block = task.quotient(blocks), blocks - 1 - task.remainder(blocks)
+        row = job.row_first + block * plan.block
+        rows = smaller(job.row_first + job.row_count - row, plan.block)
+        groups = (rows + (plan.across - 1)).quotient(plan.across)
+        queries = Queries(job, workspace, instance, row, row + rows - 1, groups)
+        with f.when(state[STATE["fresh"]].differs(0)):
+            packed = self.tiles.part(workspace, "queries", self.tiles.operand)
+            with f.loop(0, groups) as g:
+                group = Group(job, workspace, instance, row + g * plan.across, g)
+                here = packed + g * (plan.depth * plan.across)
+                f.call(self.pack, [address, here.address, instance, group.row])
+                self.start(f, group)
+                for reduction in self.reductions:
+                    reduction.begin(f, group)
+            state[STATE["tile"]] = 0
+            state[STATE["fresh"]] = 0
+        spent = self._along(f, queries)
+        with f.when(spent.equals(0)), f.loop(0, groups) as g:
+            for reduction in self.reductions:
+                reduction.finish(f, Group(job, workspace, instance, row + g * plan.across, g))
+        f.give(spent)
+        return f
+
+    def _along(self, f: Function, queries: Queries) -> Value:
+        """Visit every tile that is not hidden; gives 1 if the budget was spent before the last."""
+        job, state = queries.job, Pointer(queries.workspace, i64)
+        count = (job.key_count + (self.plan.keys - 1)).quotient(self.plan.keys)
+        tile, spent = f.variable(state[STATE["tile"]]), f.variable(f.constant(i64, 0))
+        level, full_until = f.variable(f.constant(i64, 0)), f.variable(f.constant(i64, 0))
+        budget = f.variable(state[STATE["budget"]])
+        if self.classify is not None:
+            level.set(self._level(f, tile.get(), count))
+
+        def take(full: bool) -> None:
+            at = tile.get()
+            whole = f.constant(i64, int(full))
+            arguments = [job.words.address, queries.workspace, queries.instance, queries.row, queries.groups, at, whole]
+            f.call(self.visit, arguments)
+            budget.set(budget.get() - queries.groups)
+            tile.set(at + 1)
+
+        with f.repeat() as leave:
+            leave(tile.get() >= count)
+            enough = (budget.get() <= 0) | job.words.load_acquire(JOB["stop"]).differs(0)
+            spent.set(enough.to(i64, signed=False))
+            leave(enough)
+            if self.classify is None:
+                take(full=True)
+            else:
+                with f.when(tile.get() < full_until.get()) as otherwise:
+                    take(full=True)
+                    with f.when(tile.get().equals(full_until.get())):
+                        level.set(self._level(f, tile.get(), count))
+                    otherwise()
+                    answer, stop = self._ask(f, queries, tile.get(), level.get(), count)
+                    with f.when(answer.equals(0)) as not_empty:
+                        tile.set(stop)
+                        level.set(self._level(f, stop, count))
+                        not_empty()
+                        with f.when(answer.equals(3)) as mixed:
+                            full_until.set(smaller(stop, count))
+                            mixed()
+                            with f.when(level.get() > 0) as single:
+                                level.set(level.get() - 1)
+                                single()
+                                take(full=False)
+                                level.set(self._level(f, tile.get(), count))
+        state[STATE["tile"]] = tile.get()
+        state[STATE["budget"]] = budget.get()
+        return spent.get()
+
+    def _level(self, f: Function, tile: Value, count: Value) -> Value:
+        """How far to look from a tile: the largest power of two that starts there and could still be inside."""
+        aligned = f.call("llvm.cttz.i64", [tile, f.constant(i1, 0)], i64)
+        whole = 63 - f.call("llvm.ctlz.i64", [count | 1, f.constant(i1, 0)], i64)
+        return smaller(aligned, whole)
+
+    def _ask(self, f: Function, queries: Queries, tile: Value, level: Value, count: Value) -> tuple[Value, Value]:
+        """Whether 2^level tiles are empty (0), mixed (1) or full (3), and the tile after them."""
+        assert self.classify is not None
+        job, stop = queries.job, tile + (f.constant(i64, 1) << level)
+        first = job.key_first + tile * self.plan.keys
+        last = job.key_first + smaller(stop * self.plan.keys, job.key_count) - 1
+        rows = [queries.row, queries.last_row]
+        return f.call(self.classify, [job.words.address, queries.instance, *rows, first, last]), stop
+
+    def _visit(self) -> Function:
+        """Take a block of keys into the state of all groups."""
+        plan, tiles = self.plan, self.tiles
+        names = ("instance", "row", "groups", "tile", "full")
+        f = self.module.function("visit", [("job", ptr), ("workspace", ptr), *((n, i64) for n in names)])
+        address, workspace, instance, row, groups, tile, full = f.arguments
+        job = Job(address)
+        key = job.key_first + tile * plan.keys
+        count = smaller(job.key_first + job.key_count - key, plan.keys)
+        keys, key_stride = job.head("k", tiles.stored, instance).bytes(key * job.k_row), job.k_row
+        values, value_stride = job.head("v", tiles.stored, instance).bytes(key * job.v_row), job.v_row
+        if self.widen is not None:
+            keys, key_stride = self._widened(f, workspace, "keys", keys, count, key_stride, plan.d)
+            if plan.d_v:
+                values, value_stride = self._widened(f, workspace, "values", values, count, value_stride, plan.d_v)
+        partial = full.equals(0) | (count & (plan.target.rows - 1)).differs(0)
+        if plan.mask_array:
+            partial = f.constant(i1, 1)
+        hides = f.constant(i1, 1) if plan.modify is not None or plan.bias else partial
+        block = Block(key, count, values, value_stride, hides)
+        for reduction in self.reductions:
+            reduction.block(f, job, workspace, block)
+        with f.loop(0, groups) as g:
+            group = Group(job, workspace, instance, row + g * plan.across, g)
+            begin, length = self._trimmed(f, group, block, full)
+            visible = f.variable((length > 0).to(i64, signed=False))
+            for fetch in self.fetch:
+                with f.when(visible.get().differs(0)):
+                    arguments = [address, workspace, instance, group.row, key + begin, length]
+                    visible.set(f.call(fetch, arguments).to(i64, signed=False))
+            with f.when(visible.get().differs(0)):
+                here = keys.bytes(begin * key_stride).address
+                queries = tiles.part(workspace, "queries", tiles.operand) + g * (plan.depth * plan.across)
+                which = [instance, group.row, key + begin, length, key_stride]
+                with f.when(partial) as otherwise:
+                    f.call(self.score[1], [address, workspace, here, queries.address, *which])
+                    otherwise()
+                    f.call(self.score[0], [address, workspace, here, queries.address, *which])
+                self.weigh(f, group, length)
+                for reduction in self.reductions:
+                    reduction.update(f, group, Tile(block, begin, length))
+        f.give()
+        return f
+
+    def _widened(
+        self, f: Function, workspace: Value, name: str, rows: Pointer, count: Value, stride: Value, width: int
+    ) -> tuple[Pointer, Value]:
+        """A block of 16-bit rows as f32 rows in the workspace, and their stride."""
+        assert self.widen is not None
+        put = self.tiles.part(workspace, name, f32)
+        f.call(self.widen, [rows.address, put.address, count, stride, f.constant(i64, width)])
+        return put, f.constant(i64, width * 4)
+
+    def _trimmed(self, f: Function, group: Group, block: Block, full: Value) -> tuple[Value, Value]:
+        """Of a mixed block, the keys between the first and the last that this group can see: where, and how many."""
+        start, some = f.variable(f.constant(i64, 0)), f.variable(block.count)
+        if self.classify is not None:
+            job = group.job
+            last_row = smaller(group.row + self.plan.across, job.row_first + job.row_count) - 1
+            with f.when(full.equals(0)):
+                begin, end = f.variable(f.constant(i64, -1)), f.variable(f.constant(i64, 0))
+                with f.loop(0, block.count, TRIM) as j:
+                    stop = smaller(j + TRIM, block.count)
+                    where = [group.row, last_row, block.key + j, block.key + stop - 1]
+                    answer = f.call(self.classify, [job.words.address, group.instance, *where])
+                    with f.when(answer.differs(0)):
+                        begin.set(select(begin.get() < 0, j, begin.get()))
+                        end.set(stop)
+                start.set(larger(begin.get(), 0))
+                some.set(end.get() - start.get())
+        return start.get(), some.get()
