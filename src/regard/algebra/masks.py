@@ -143,7 +143,7 @@ def segments(ids: Any, key_ids: Any = None) -> Mask:
 
 
 def prefix(n: Any) -> Mask:
-    """All may look at the first n keys, as in `causal | prefix(n)`; n may be an array with a number for each sequence."""
+    """All may look at the first n keys, as in `causal | prefix(n)`; n may be an array, a number a sequence."""
     lengths = np.asarray(n) if as_array(n) is None else as_array(n)
     assert lengths is not None
     if lengths.ndim == 0 and lengths.dtype.kind in "iu":

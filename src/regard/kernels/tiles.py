@@ -427,6 +427,8 @@ class Cells:
         self.plan = plan
         self.tracked = partial or plan.modify is not None or bool(plan.bias)
         self.words = job.pointer("words", i64)
+        self.bases: dict[str, Lanes] = {}
+        self.roots: dict[str, int] = {}
         self.programs: dict[str, list[Lanes]] = {}
         whole = i32 if plan.whole_bits == 32 else i64
         offset = job.n_k - job.n_q
@@ -438,6 +440,7 @@ class Cells:
             heads = job.heads
             base = Lanes(nodes, words, tiles.functions, tiles.number, whole)
             base = base.with_(b=instance.quotient(heads), h=instance.remainder(heads)).ready(roots[0])
+            self.bases[name], self.roots[name] = base, roots[0]
             self.programs[name] = [
                 base.with_(row=tiles.positions(f, row, v), q=tiles.positions(f, row + offset, v)).ready(roots[0])
                 for v in range(tiles.vectors)
@@ -447,11 +450,8 @@ class Cells:
     def at(self, key: Value) -> None:
         """Go to a key: what depends on it alone is computed here, once for all vectors."""
         for name, lanes in self.programs.items():
-            root = (self.plan.modify if name == "modify" else self.plan.mask)[1][0]  # type: ignore[index]  # present,
-            or it would not be among the programs alone = Lanes(lanes[0].nodes, lanes[0].words, lanes[0].functions,
-            lanes[0].number, lanes[0].whole) alone.done.update({k: v for k, v in lanes[0].done.items() if v.type.lanes
-            == 1}) alone.variables = {k: v for k, v in lanes[0].variables.items() if k in ("b", "h")} alone =
-            alone.with_(k=key).ready(root) self.rows[name] = [one.with_(alone) for one in lanes]
+            alone = self.bases[name].with_(k=key).ready(self.roots[name])
+            self.rows[name] = [one.with_(alone) for one in lanes]
 
     def final(self, s: Value, place: Value, v: int, count: Value) -> Value:
         """The final score in units of log2, -inf where hidden."""
