@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from regard.algebra.masks import Mask
+from regard.algebra.masks import Expectation
 from regard.errors import DeviceError, DtypeError, GradientError, ShapeError
 
 NUMPY = {
@@ -43,7 +43,18 @@ class View(NamedTuple):
 
 def torch_module() -> Any:
     """torch, if the caller has imported it."""
-    return sys.modules.get("torch")
+    found = sys.modules.get("torch")
+    return found if hasattr(found, "Tensor") else None  # not a namesake
+
+
+def refuse_gradients(name: str, given: Any) -> None:
+    """Say that no gradient will come back to a tensor that expects one."""
+    torch = torch_module()
+    if torch is not None and isinstance(given, torch.Tensor) and given.requires_grad and torch.is_grad_enabled():
+        raise GradientError(
+            f"{name} requires grad, but gradients are not computed here yet; "
+            f"call under torch.no_grad() or pass {name}.detach()"
+        )
 
 
 def view(name: str, given: Any) -> View:
@@ -90,12 +101,9 @@ def _foreign(name: str, given: Any) -> Any:
 
 def _tensor(name: str, given: Any, torch: Any) -> View:
     if given.device.type != "cpu":
-        raise DeviceError(f"{name} is on {given.device}, expected a tensor on the CPU: call {name}.cpu()")
-    if given.requires_grad and torch.is_grad_enabled():
-        raise GradientError(
-            f"{name} requires grad, but gradients are not computed here yet; "
-            f"call under torch.no_grad() or pass {name}.detach()"
-        )
+        how = "give it memory there first" if given.device.type == "meta" else f"call {name}.cpu()"
+        raise DeviceError(f"{name} is on {given.device}, expected a tensor on the CPU: {how}")
+    refuse_gradients(name, given)
     if given.layout != torch.strided:
         raise DtypeError(f"{name} has layout {given.layout}, expected a dense tensor: call {name}.to_dense()")
     storage = TORCH.get(str(given.dtype))
@@ -210,10 +218,12 @@ def fits(name: str, shape: Sequence[int], of: Problem) -> tuple[int, ...]:
     return (1,) * (len(full) - len(shape)) + tuple(shape)
 
 
-def check_mask(mask: Mask, of: Problem) -> None:
-    """That the arrays a mask was made with are as long as the axes they are indexed by."""
+def check_expectations(where: str, expectations: Sequence[Expectation], of: Problem) -> None:
+    """That the arrays a mask or a modifier was made with are as long as the axes they are indexed by."""
     axes = {"b": ("sequences", of.batch), "h": ("heads", of.heads), "row": ("queries", of.n_q), "k": ("keys", of.n_k)}
-    for e in mask.expectations:
+    for e in expectations:
         what, length = axes[e.axis]
-        if e.length not in (1, length):
-            raise ShapeError(f"{e.what} of the mask is for {e.length} {what}, but there are {length}: make them agree")
+        if e.length != length and not (e.length == 1 and e.repeats):
+            raise ShapeError(
+                f"{e.what} of the {where} is for {e.length} {what}, but there are {length}: make them agree"
+            )

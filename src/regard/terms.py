@@ -17,9 +17,9 @@ import numpy as np
 
 from regard.algebra.expression import Expression, as_array, gather, substitute, trace, variable
 from regard.algebra.masks import Mask
-from regard.algebra.scores import Modifier
+from regard.algebra.scores import Modifier, Modifying
 from regard.errors import DtypeError, ShapeError, TraceError
-from regard.problem import DTYPES, Problem, View, check_mask, fits, view
+from regard.problem import DTYPES, Problem, View, check_expectations, fits, refuse_gradients, view
 
 Modify = Modifier | Sequence[Modifier] | None
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,7 @@ class Terms:
 
 def terms(of: Problem, scale: Any, modify: Modify, bias: Any, mask: Any, sinks: Any) -> Terms:
     """The terms of a call, checked against its shapes."""
-    changed, bias_array = _bias(bias, of, _modified(modify))
+    changed, bias_array = _bias(bias, of, _modified(modify, of))
     condition, mask_array = _mask(mask, of)
     return Terms(_scale(scale, of), changed, condition, mask_array, bias_array, _sinks(sinks, of))
 
@@ -47,13 +47,21 @@ def terms(of: Problem, scale: Any, modify: Modify, bias: Any, mask: Any, sinks: 
 def _scale(scale: Any, of: Problem) -> float:
     if scale is None:
         return 1 / math.sqrt(of.d) if of.d else 1.0
+    return real(scale)
+
+
+def real(scale: Any) -> float:
+    """A given scale as a float."""
+    refuse_gradients("scale", scale)
     try:
+        if isinstance(scale, str):
+            raise TypeError
         return float(scale)
     except (TypeError, ValueError):
         raise DtypeError(f"scale is {scale!r}, expected a real number: leave it out for 1/√d") from None
 
 
-def _modified(modify: Modify) -> Expression | None:
+def _modified(modify: Modify, of: Problem) -> Expression | None:
     """The final score as a tree over the scaled one."""
     if modify is None:
         return None
@@ -68,6 +76,8 @@ def _modified(modify: Modify) -> Expression | None:
             raise TraceError(
                 f"modify holds {function!r}, expected functions of (score, b, h, q, k): pass one, or a list"
             )
+        if isinstance(function, Modifying):
+            check_expectations("modifier", function.expectations, of)
         tree = trace(function, "score b h q k")
         if tree.kind == "bool":
             raise TraceError(f"the modifier gave {tree!r}, a condition, expected a score: choose with where()")
@@ -103,7 +113,7 @@ def _mask(mask: Any, of: Problem) -> tuple[Expression | None, View | None]:
     if mask is None:
         return None, None
     if isinstance(mask, Mask):
-        check_mask(mask, of)
+        check_expectations("mask", mask.expectations, of)
         return (mask.condition if of.n_k else None), None
     if callable(mask) and not hasattr(mask, "shape"):
         raise DtypeError("mask is a function, expected a mask: wrap it as regard.mask(function)")
@@ -111,6 +121,9 @@ def _mask(mask: Any, of: Problem) -> tuple[Expression | None, View | None]:
         raise DtypeError(
             f"mask is {mask!r}, expected a mask such as regard.causal, or a boolean array: pass one of them"
         )
+    dtype = np.dtype(getattr(mask, "dtype", np.bool_)) if isinstance(mask, np.ndarray) else np.dtype(np.bool_)
+    if dtype.kind in "iu":
+        raise DtypeError(f"mask has dtype {dtype}, expected bool (True = may attend): convert it with astype(bool)")
     x, array = _full("mask", mask, of)
     if x.storage != "bool":
         raise DtypeError(
@@ -125,6 +138,8 @@ def _bias(bias: Any, of: Problem, modified: Expression | None) -> tuple[Expressi
     """The modified score with a bias of queries or keys alone added to it; a (query, key) bias stays an array."""
     if bias is None:
         return modified, None
+    if isinstance(bias, Mask):
+        raise DtypeError("bias is a mask, expected numbers to add: pass it as mask")
     x, array = _full("bias", bias, of)
     if x.storage == "bool":
         raise DtypeError("bias has dtype bool, expected numbers to add: pass a boolean array as mask")
@@ -142,6 +157,7 @@ def _bias(bias: Any, of: Problem, modified: Expression | None) -> tuple[Expressi
 def _sinks(sinks: Any, of: Problem) -> Array | None:
     if sinks is None:
         return None
+    refuse_gradients("sinks", sinks)
     known = as_array(sinks)
     array = np.asarray(sinks) if known is None else known
     if array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16":

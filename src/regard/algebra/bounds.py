@@ -20,6 +20,8 @@ import numpy as np
 
 from regard.algebra.expression import COMPARISONS, LOGIC, SMOOTH, Expression, Node, linearize
 
+ARITHMETIC = ("add", "sub", "mul")
+DIVISIONS = ("div", "floordiv", "mod")
 Interval = tuple[Any, Any]  # of a number: least, greatest; of a condition: must hold, may hold
 Rule = Callable[..., Interval]
 
@@ -51,7 +53,8 @@ class Rules:
     def step(self, node: Node, operands: list[Interval], kinds: list[str]) -> Interval:
         """The interval of a step from those of its operands, whose kinds are given."""
         if node.operation == "gather":
-            return self.of.gathered(node, operands)
+            places = [self.numeric(x, kind, "int") for x, kind in zip(operands, kinds, strict=True)]
+            return self.of.gathered(node, places)
         if node.operation in LOGIC:
             return self.logic(node.operation, *operands)
         if node.operation == "where" and node.kind == "bool":
@@ -64,13 +67,19 @@ class Rules:
             return self.where(operands[0], *numbers)
         if node.operation in COMPARISONS:
             return self.compare(node.operation, common, *numbers)
-        if node.operation in ("floordiv", "mod", "div"):
-            rule: Rule = getattr(self, node.operation)
-            return rule(common, *numbers)
         if node.operation in SMOOTH:
             return self.smooth(node.operation, *numbers)
-        rule = getattr(self, node.operation)
-        return rule(*numbers)
+        rule: Rule = getattr(self, node.operation)
+        if node.operation in DIVISIONS:
+            return self.known(common, rule(common, *numbers))
+        return self.known(common, rule(*numbers)) if node.operation in ARITHMETIC else rule(*numbers)
+
+    def known(self, common: str, x: Interval) -> Interval:
+        """Where a result of floats has no end, there may be a NaN among its values, and nothing is known of it."""
+        if common == "int":
+            return x
+        fine, nan = self.of.ordered(*x), self.of.number(math.nan, x[0])
+        return self.of.select(fine, x[0], nan), self.of.select(fine, x[1], nan)
 
     def numeric(self, x: Interval, kind: str, common: str) -> Interval:
         return x if kind == common else (self.of.cast(x[0], common), self.of.cast(x[1], common))
@@ -166,8 +175,8 @@ class Rules:
         low, high = o.least(b[0] + edge, zero), o.greatest(b[1] - edge, zero)
         if common == "float":
             nan = o.number(math.nan, b[0])
-            clear, _ = self._without_zero(b)
-            fine = o.both(clear, o.ordered(*a, *b))
+            # A quotient beyond all floats leaves a remainder that is as far beyond.
+            fine = o.ordered(*a, *b, *self.div(common, a, b))
             # The remainder of a rounded quotient can pass its ends by a rounding of the quotient times the divisor.
             slack = o.greatest(-a[0], a[1], -b[0], b[1]) * o.number(1e-12, b[0])
             return o.select(fine, low - slack, nan), o.select(fine, high + slack, nan)
@@ -221,13 +230,16 @@ class Numbers:
         return a // b
 
     def floor(self, a: Any) -> Any:
-        return math.floor(a) if math.isfinite(a) else a
+        return float(math.floor(a)) if math.isfinite(a) else a
 
     def number(self, x: Any, like: Any) -> Any:
         return type(like)(x) if not isinstance(x, float) else x
 
     def cast(self, x: Any, kind: str) -> Any:
-        return float(x) if kind == "float" else int(x)
+        try:
+            return float(x) if kind == "float" else int(x)
+        except OverflowError:
+            return math.inf if x > 0 else -math.inf
 
     def smooth(self, name: str, x: Any, up: bool) -> Any:
         functions: dict[str, Callable[[Any], Any]] = {

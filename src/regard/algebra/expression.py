@@ -14,6 +14,7 @@ the compiled code: only the shape of the tree is part of it.
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,8 @@ from regard.errors import TraceError
 # row of the query, which is its position where queries and keys start together.
 VARIABLES = {"score": "float", "b": "int", "h": "int", "q": "int", "k": "int", "row": "int"}
 KINDS = ("bool", "int", "float")
+
+LIBRARIES = ("regard", "numpy", "torch")  # whose functions know traced values already
 
 INFIX = {
     "add": "+",
@@ -145,7 +148,26 @@ class Expression:
     def __invert__(self) -> Expression:
         return combine("not", self)
 
+    def __xor__(self, other: Any) -> Expression:
+        if self.kind != "bool" or lift(other).kind != "bool":
+            raise TraceError("^ came with a number, expected conditions: compare first, as in (q - k < 8)")
+        return combine("ne", self, other)
+
+    __rxor__ = __xor__
+
+    def __divmod__(self, other: Any) -> tuple[Expression, Expression]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Expression, Expression]:
+        return other // self, other % self
+
     # What cannot be traced.
+    def _refused(self, *_: Any) -> NoReturn:
+        raise TraceError(f"an operator that cannot be traced came with {self}: those that can are {_TRACEABLE}")
+
+    __round__ = __floor__ = __ceil__ = __trunc__ = __rpow__ = _refused
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __matmul__ = __rmatmul__ = _refused
+
     def __bool__(self) -> NoReturn:
         raise TraceError(
             f"the truth of {self} was asked while tracing, where it has none yet: "
@@ -252,6 +274,22 @@ def combine(operation: str, *values: Any) -> Expression:
     return Expression(operation, operands, kind)
 
 
+def gatherable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array as kernels can gather from it: itself, or what had to be converted."""
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TraceError(
+            f"an array of dtype {array.dtype} cannot be gathered from: convert it to a number or a boolean"
+        )
+    if (array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)) or array.dtype.name == "bfloat16":
+        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+    elif array.dtype == np.uint64:
+        if array.max() >= 1 << 63:
+            raise TraceError(f"an array of uint64 holds {array.max()}, expected numbers below 2^63: use floats")
+        array = array.astype(np.int64)
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    return array
+
+
 def gather(array: np.ndarray[Any, Any], indices: Sequence[Any]) -> Expression:
     """The element at traced indices; an index outside the array is moved to its nearest end."""
     chosen = tuple(map(lift, indices))
@@ -265,16 +303,8 @@ def gather(array: np.ndarray[Any, Any], indices: Sequence[Any]) -> Expression:
         )
     if array.size == 0:
         raise TraceError(f"an array of shape {array.shape} has no elements to gather: give it at least one")
-    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise TraceError(
-            f"an array of dtype {array.dtype} cannot be gathered from: convert it to a number or a boolean"
-        )
+    array = gatherable(array)
     kind = {"b": "bool", "i": "int", "u": "int"}.get(array.dtype.kind, "float")
-    if (array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)) or array.dtype.name == "bfloat16":
-        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
-    elif array.dtype == np.uint64:
-        array = array.astype(np.int64)
-    array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     return Expression("gather", chosen, kind, array)
 
 
@@ -354,10 +384,15 @@ def _foreign(name: str, inputs: Sequence[Any]) -> Expression:
 class Table(np.ndarray[Any, Any]):
     """A view of an array whose indexing by traced values is written down."""
 
+    plain: np.ndarray[Any, Any]
+
     def __getitem__(self, index: Any) -> Any:
         indices = index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, Expression) for i in indices):
-            return gather(self.view(np.ndarray), indices)
+            # What has to be converted to be gathered from is converted once.
+            if not hasattr(self, "plain"):
+                self.plain = gatherable(self.view(np.ndarray))
+            return gather(self.plain, indices)
         return super().__getitem__(index)
 
 
@@ -381,7 +416,7 @@ def _within_sight(function: types.FunctionType, seen: dict[int, Any]) -> types.F
         array = as_array(value)
         if array is not None:
             return array.view(Table) if array.ndim else value
-        if isinstance(value, types.FunctionType) and not value.__module__.startswith(("regard.", "numpy", "torch")):
+        if isinstance(value, types.FunctionType) and str(value.__module__).split(".")[0] not in LIBRARIES:
             return _within_sight(value, seen)
         return value
 
@@ -411,11 +446,22 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def trace(function: Callable[..., Any], arguments: str) -> Expression:
     """The tree of a Python function, called with variables of these names."""
-    visible = _within_sight(function, {}) if isinstance(function, types.FunctionType) else function
-    if isinstance(function, types.MethodType):
-        visible = types.MethodType(_within_sight(function.__func__, {}), function.__self__)  # type: ignore[arg-type]
-        # __func__ is typed as any callable
-    return lift(visible(*map(variable, arguments.split())))
+    return lift(_opened(function)(*map(variable, arguments.split())))
+
+
+def _opened(function: Any) -> Callable[..., Any]:
+    """A function, a method, a partial function or a callable object, with the arrays that it uses in sight."""
+    if isinstance(function, types.FunctionType):
+        return _within_sight(function, {})
+    if isinstance(function, functools.partial):
+        return functools.partial(_opened(function.func), *function.args, **function.keywords)
+    method = function if isinstance(function, types.MethodType) else getattr(type(function), "__call__", None)  # noqa: B004  # the function behind it is wanted
+    if isinstance(method, types.FunctionType):
+        return types.MethodType(_within_sight(method, {}), function)
+    if isinstance(method, types.MethodType) and isinstance(method.__func__, types.FunctionType):
+        return types.MethodType(_within_sight(method.__func__, {}), method.__self__)
+    opened: Callable[..., Any] = function
+    return opened
 
 
 @dataclass(frozen=True)
@@ -444,6 +490,11 @@ class Program:
         return self.nodes, self.roots
 
 
+def memory(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """What two views of the same memory have in common."""
+    return array.__array_interface__["data"][0], array.shape, array.dtype.str
+
+
 def linearize(*roots: Expression) -> Program:
     """The steps that compute these trees, operands before their users."""
     nodes: list[Node] = []
@@ -462,10 +513,10 @@ def linearize(*roots: Expression) -> Program:
             detail, depends = x.payload, frozenset([x.payload])
             identity: Any = (key, detail)
         elif x.operation == "constant":
-            # Two constants share a slot when they are the same number, so that -0.0 stays apart from 0.0.
-            identity = (key, repr(x.payload))
+            # Each has a slot of its own: that two happen to be equal is no part of the shape.
+            identity = (key, len(constants))
         elif x.operation == "gather":
-            identity = (key, id(x.payload))
+            identity = (key, memory(x.payload))
         else:
             identity = key
         if identity not in places:
@@ -473,7 +524,7 @@ def linearize(*roots: Expression) -> Program:
                 slot = len(constants)
                 constants.append(x.payload)
             elif x.operation == "gather":
-                slot = next((i for i, a in enumerate(arrays) if a is x.payload), len(arrays))
+                slot = next((i for i, a in enumerate(arrays) if memory(a) == memory(x.payload)), len(arrays))
                 if slot == len(arrays):
                     arrays.append(x.payload)
                 detail = x.payload.dtype.name

@@ -28,7 +28,8 @@ class Expectation:
 
     what: str
     length: int
-    axis: str  # "b", "row" or "k"
+    axis: str  # "b", "h", "row" or "k"
+    repeats: bool = True  # whether an axis of 1 stands for all
 
 
 @dataclass(frozen=True, eq=False)

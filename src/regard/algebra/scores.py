@@ -13,9 +13,21 @@ from typing import Any
 import numpy as np
 
 from regard.algebra.expression import Table, as_array
+from regard.algebra.masks import Expectation
 from regard.errors import DtypeError, ShapeError
 
 Modifier = Callable[[Any, Any, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Modifying:
+    """A modifier that knows how long the axes must be that its arrays are indexed by."""
+
+    function: Modifier
+    expectations: tuple[Expectation, ...]
+
+    def __call__(self, score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
+        return self.function(score, b, h, q, k)
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ dot = Score("dot")
 
 def softcap(limit: float) -> Modifier:
     """Scores pressed smoothly into ±limit: limit · tanh(score / limit)."""
-    if not limit > 0:
+    if not isinstance(limit, (int, float, np.number)) or not limit > 0:
         raise ValueError(f"limit is {limit!r}, expected a number above 0")
     limit = float(limit)
 
@@ -56,4 +68,4 @@ def alibi(slopes: Any) -> Modifier:
     def lowered(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
         return score - table[h] * abs(q - k)
 
-    return lowered
+    return Modifying(lowered, (Expectation("slopes", len(table), "h", repeats=False),))

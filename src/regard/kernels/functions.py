@@ -12,6 +12,8 @@ from regard.kernels.values import Value, f16, f32, fma, i16, i32, i64, larger, s
 
 LN2 = math.log(2)
 LOG2E = 1 / LN2
+# ln 2 in two parts for f32 and f64, the first so short that a whole number times it is exact.
+LN2_PARTS = {32: (0.693359375, -2.121944400546905827679e-4), 64: (0.693145751953125, 1.42860682030941723212e-6)}
 
 # exp2 on [-1/2, 1/2]: relative error 9e-8 (six) and 4e-6 (five, where the result is rounded to bf16 anyway).
 EXP2_F32 = (1.0, 0.69314698, 0.24022242, 0.05550734, 0.00967151, 0.00132647)
@@ -61,11 +63,10 @@ class Functions:
     def _reduced(self, x: Value) -> tuple[Value, Value]:
         """eˣ = 2ⁿ·(1 + y): gives 2ⁿ and y, for x that does not overflow."""
         n, _, scale = self.split(x * LOG2E)
-        # ln 2 in two parts, the first short enough that n times it is exact.
-        high = 0.693359375 if x.type.bits == 32 else 0.693145751953125
+        high, low = LN2_PARTS[x.type.bits]
         f = x.function
         r = self.fma(n, f.constant(x.type, -high), x)
-        r = self.fma(n, f.constant(x.type, high - LN2), r)
+        r = self.fma(n, f.constant(x.type, -low), r)
         # (eʳ - 1) = r·(1 + r/2 + r²/6 …): the first term kept apart keeps small numbers exact.
         terms = 8 if x.type.bits == 32 else 14
         series = tuple(1 / math.factorial(k + 1) for k in range(terms))
@@ -121,8 +122,8 @@ class Functions:
         z = (m - 1.0) / (m + 1.0)
         terms = 12 if wide else 6
         series = tuple(2 / (2 * k + 1) for k in range(terms))
-        high = 0.693145751953125 if wide else 0.693359375
-        small = self.fma(e, f.constant(x.type, LN2 - high), z * self.polynomial(z * z, series))
+        high, low = LN2_PARTS[x.type.bits]
+        small = self.fma(e, f.constant(x.type, low), z * self.polynomial(z * z, series))
         value = self.fma(e, f.constant(x.type, high), small)
         value = select(x.equals(0.0), float("-inf"), value)
         value = select(x.equals(float("inf")), float("inf"), value)

@@ -1,0 +1,173 @@
+"""Imports follow the arrows of the design, `import regard` stays light, and each check can fail."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import regard
+from tests.system.scripts import run
+
+HOUSE = Path(regard.__file__).parent
+CORE = ("numpy", "llvmlite", "ml_dtypes")
+
+# What a part may import of ours: arrays -> problem -> plan -> kernel -> result. Other parts are free, but for NEVER.
+MAY = {
+    "errors": (),
+    "reference": (),
+    "algebra": ("errors", "algebra"),
+    "kernels": ("errors", "algebra", "kernels"),
+    "problem": ("errors", "algebra"),
+}
+NEVER = {"attention": ("__init__",), "cli": ("__init__", "__main__")}  # who alone may import it
+
+
+def imported(name: str, text: str) -> Iterator[str]:
+    """The modules that a module named `name` imports, wherever in it, with their full names."""
+    package = name.removesuffix(".__init__") if name.endswith(".__init__") else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            base = parts[: len(parts) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            # `from regard import kernels` imports a module; `from regard.errors import ShapeError` names no more.
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+def broken(name: str, text: str) -> list[str]:
+    """The imports of a module that go against the arrows."""
+    part = name.split(".")[1]
+    found = []
+    for target in imported(name, text):
+        ours = target.split(".")
+        if ours[0] != "regard":
+            continue
+        other = ours[1] if len(ours) > 1 else "__init__"
+        outside = part in MAY and other not in MAY[part]
+        closed = other in NEVER and part not in (other, *NEVER[other])
+        # The package itself imports everything, so whoever imports it imports everything.
+        if outside or closed or other == "__init__":
+            found.append(f"{name} imports {target}")
+    return found
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    for path in sorted(HOUSE.rglob("*.py")):
+        yield ".".join(["regard", *path.relative_to(HOUSE).with_suffix("").parts]), path.read_text()
+
+
+def test_imports_follow_the_arrows() -> None:
+    assert [line for name, text in modules() for line in broken(name, text)] == []
+
+
+def test_every_part_of_the_rules_exists() -> None:
+    parts = {name.split(".")[1] for name, _ in modules()}
+    assert parts >= {*MAY, "attention"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("regard.reference", "from regard.errors import ShapeError"),
+        ("regard.errors", "import regard.algebra.masks"),
+        ("regard.algebra.masks", "from regard.kernels import lower"),
+        ("regard.algebra.masks", "from regard import kernels"),
+        ("regard.algebra.masks", "from ..kernels import lower"),
+        ("regard.algebra.masks", "from ..kernels.lower import Lanes"),
+        ("regard.algebra.__init__", "from ..kernels import lower"),
+        ("regard.algebra.masks", "def late():\n    from .. import problem"),
+        ("regard.kernels.plan", "from regard.problem import Problem"),
+        ("regard.kernels.plan", "import regard.lens.questions"),
+        ("regard.kernels.plan", "if TYPE_CHECKING:\n    from regard.problem import Problem"),
+        ("regard.problem", "from regard.kernels.plan import Plan"),
+        ("regard.matrix", "from regard.attention import attention"),
+        ("regard.lens.questions", "from regard import attention"),
+        ("regard.lens.questions", "import regard.cli"),
+        ("regard.lens.questions", "import regard"),
+    ],
+)
+def test_the_rules_can_be_broken(name: str, text: str) -> None:
+    assert len(broken(name, text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("regard.kernels.lower", "from regard.algebra.bounds import Rules"),
+        ("regard.kernels.lower", "from .values import Value"),
+        ("regard.kernels.lower", "from . import values"),
+        ("regard.algebra.__init__", "from .masks import causal"),
+        ("regard.__init__", "from regard.attention import attention"),
+        ("regard.attention", "from regard.kernels import threads"),
+        ("regard.reference", "import numpy as regardless"),
+    ],
+)
+def test_the_rules_allow_what_they_should(name: str, text: str) -> None:
+    assert broken(name, text) == []
+
+
+LOADED = """
+import sys
+before = set(sys.modules)
+{first}
+import regard
+parts = {{name.split(".")[0] for name in set(sys.modules) - before}}
+print(*sorted(parts - set(sys.stdlib_module_names) - {{"regard"}}))
+"""
+
+
+def loaded(first: str = "") -> set[str]:
+    """What a fresh interpreter has loaded after `import regard`, but for the standard library."""
+    return set(run(LOADED.format(first=first), prelude="").stdout.split())
+
+
+def test_import_loads_the_core_and_nothing_else() -> None:
+    # NumPy and llvmlite bring parts of their own under their own names only.
+    assert loaded() == set(CORE)
+
+
+def test_that_the_check_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "safetensors.py").touch()
+    assert loaded(f"sys.path.insert(0, {str(tmp_path)!r}); import safetensors") == {*CORE, "safetensors"}
+
+
+def test_torch_is_found_only_where_the_caller_has_imported_it() -> None:
+    run("""
+assert right()
+try:
+    regard.attention([[1.0]], [[1.0]], [[1.0]])
+except regard.RegardError:
+    pass
+optional = {"torch", "jax", "safetensors", "array_api_compat", "onnxruntime", "openvino"}
+assert not optional & set(sys.modules), optional & set(sys.modules)
+""")
+
+
+def test_torch_imported_after_regard_is_found() -> None:
+    run("""
+before = digest()
+import torch
+z = regard.attention(*map(torch.from_numpy, inputs()))
+assert type(z) is torch.Tensor
+assert hashlib.sha256(z.numpy().tobytes()).hexdigest() == before
+""")
+
+
+def test_a_module_called_torch_that_is_none_does_no_harm() -> None:
+    # A failed or half-finished import of torch leaves such things in sys.modules.
+    run("""
+import types
+sys.modules["torch"] = types.ModuleType("torch")
+assert right()
+sys.modules["torch"] = None
+assert right()
+try:
+    regard.attention([[1.0]], [[1.0]], [[1.0]])
+except regard.RegardError as error:
+    assert str(error) == "q is a list, expected an array: pass numpy.asarray(q)"
+""")

@@ -1,0 +1,96 @@
+"""The public names: what `regard.` offers, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import types
+
+import pytest
+
+import regard
+from regard import errors
+
+PUBLIC = [
+    "Mask",
+    "RegardError",
+    "alibi",
+    "attention",
+    "causal",
+    "dot",
+    "mask",
+    "padding",
+    "prefix",
+    "segments",
+    "softcap",
+    "threads",
+    "window",
+]
+
+
+def test_the_names_are_these() -> None:
+    assert sorted(regard.__all__) == PUBLIC
+    assert regard.__all__ == sorted(regard.__all__)
+    assert all(hasattr(regard, name) for name in PUBLIC)
+
+
+def test_nothing_else_is_offered() -> None:
+    offered = {name for name in dir(regard) if not name.startswith("_")}
+    modules = {name for name in offered if isinstance(getattr(regard, name), types.ModuleType)}
+    assert offered - modules == set(PUBLIC)
+    # Modules of the house appear in the package by being imported; none of another house may.
+    assert all(getattr(regard, name).__name__ == f"regard.{name}" for name in modules)
+
+
+def test_a_function_hides_its_module_on_purpose() -> None:
+    assert callable(regard.attention)
+    assert not isinstance(regard.threads, types.ModuleType)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_callable_says_what_it_does(name: str) -> None:
+    thing = getattr(regard, name)
+    if callable(thing):
+        text = inspect.getdoc(thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing))
+        assert text
+        first = text.splitlines()[0]
+        assert first.endswith((".", "]")), first
+        assert len(first) < 121
+
+
+def test_the_signature() -> None:
+    arguments = inspect.signature(regard.attention).parameters
+    keywords = ["score", "scale", "modify", "bias", "mask", "sinks", "return_lse", "out"]
+    assert list(arguments) == ["q", "k", "v", *keywords]
+    assert all(arguments[name].kind is inspect.Parameter.KEYWORD_ONLY for name in keywords)
+    defaults = [arguments[name].default for name in keywords]
+    assert defaults == [regard.dot, None, None, None, None, None, False, None]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    from importlib.metadata import version
+
+    assert regard.__version__ == version("regard")
+
+
+TREE = {
+    "ShapeError": ValueError,
+    "DtypeError": TypeError,
+    "DeviceError": ValueError,
+    "GradientError": RuntimeError,
+    "TraceError": TypeError,
+    "TargetError": RuntimeError,
+}
+
+
+@pytest.mark.parametrize("name", TREE)
+def test_the_tree_of_errors(name: str) -> None:
+    kind = getattr(errors, name)
+    assert kind.__bases__ == (regard.RegardError, TREE[name])
+    assert f"── {name} " in (errors.__doc__ or "")
+    assert str(pickle.loads(pickle.dumps(kind("a sentence")))) == "a sentence"
+
+
+def test_the_tree_is_drawn_whole() -> None:
+    kinds = {name for name, x in vars(errors).items() if inspect.isclass(x) and issubclass(x, errors.RegardError)}
+    assert kinds == {"RegardError", *TREE}
