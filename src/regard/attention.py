@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from regard.algebra.expression import as_array
 from regard.algebra.masks import Mask
 from regard.algebra.scores import Score, dot
 from regard.errors import DtypeError, ShapeError
@@ -143,11 +142,16 @@ def _output_view(out: Any, prepared: Prepared, inputs: Sequence[View]) -> View:
         raise DtypeError(
             f"out has dtype {DTYPES[x.storage]}, expected {DTYPES[of.storage]}: make it so, or leave it out"
         )
-    array = as_array(out)
+    if any(n > 1 and not stride for n, stride in zip(x.shape, x.strides, strict=True)):
+        raise ShapeError(
+            f"out of shape {x.shape} keeps several rows in the same memory, expected one each: pass a copy"
+        )
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise DtypeError("out is read-only, expected an array to write to: pass a copy")
-    dense = x.owner is out and array is not None and array.flags.c_contiguous
     size = int(np.prod(x.shape)) * SIZES[x.storage]
+    step, dense = SIZES[x.storage], x.owner is out
+    for n, stride in zip(reversed(x.shape), reversed(x.strides), strict=True):
+        dense, step = dense and (n == 1 or stride == step), step * n
     apart = all(y.address + _extent(y) <= x.address or x.address + size <= y.address for y in inputs)
     if dense and apart:
         return x

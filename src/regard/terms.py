@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.algebra.expression import Expression, as_array, gather, substitute, trace, variable
+from regard.algebra.expression import Expression, as_array, gather, substitute, trace, variable, where
 from regard.algebra.masks import Mask
 from regard.algebra.scores import Modifier, Modifying
 from regard.errors import DtypeError, ShapeError, TraceError
@@ -151,7 +151,9 @@ def _bias(bias: Any, of: Problem, modified: Expression | None) -> tuple[Expressi
     if array is None or not array.size:
         return modified, x if array is None and of.n_k and of.n_q else None
     spread = _spread(of, array, "row" if x.shape[-1] == 1 else "k")
-    return (variable("score") if modified is None else modified) + spread, None
+    score = variable("score") if modified is None else modified
+    # A bias of -inf hides, and what is hidden cannot leak: a NaN plus -inf would still be one.
+    return where(spread == -math.inf, -math.inf, score + spread), None
 
 
 def _sinks(sinks: Any, of: Problem) -> Array | None:

@@ -203,7 +203,7 @@ def test_a_tensor_that_requires_grad():
 
 def test_tensors_that_cannot_be_read():
     q, k, v = tensors("f32")
-    with pytest.raises(ValueError, match=r"q is on meta, expected a tensor on the CPU: call q.cpu\(\)"):
+    with pytest.raises(ValueError, match=r"q is on meta, expected a tensor on the CPU: give it memory there first"):
         regard.attention(q.to("meta"), k, v)
     with pytest.raises(TypeError, match=r"k has dtype torch.int64, expected .*: convert it with k.to\(…\)"):
         regard.attention(q, k.long(), v)

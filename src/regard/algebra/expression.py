@@ -397,13 +397,15 @@ class Table(np.ndarray[Any, Any]):
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """NumPy arrays and CPU torch tensors as NumPy arrays, without a copy; None for anything else."""
+    """NumPy arrays, torch tensors and whatever has `__dlpack__` as NumPy arrays; None for anything else."""
     if isinstance(value, np.ndarray):
         return value
     if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "data_ptr"):
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
         return np.asarray(value.detach().cpu().numpy())
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+        return np.from_dlpack(value)
     return None
 
 

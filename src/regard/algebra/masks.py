@@ -106,7 +106,7 @@ def window(left: int, right: int = 0, align: Align = "last") -> Mask:
 
 def _whole(what: str, values: Any, dimensions: tuple[int, ...]) -> np.ndarray[Any, Any]:
     known = as_array(values)
-    array = np.ascontiguousarray(np.asarray(values) if known is None else known)
+    array = np.asarray(values if known is None else known, order="C")
     if array.dtype.kind not in "iu":
         raise DtypeError(f"{what} has dtype {array.dtype}, expected whole numbers: convert it with astype(int)")
     if array.ndim not in dimensions:
@@ -145,11 +145,8 @@ def segments(ids: Any, key_ids: Any = None) -> Mask:
 
 def prefix(n: Any) -> Mask:
     """All may look at the first n keys, as in `causal | prefix(n)`; n may be an array, a number a sequence."""
-    lengths = np.asarray(n) if as_array(n) is None else as_array(n)
-    assert lengths is not None
-    if lengths.ndim == 0 and lengths.dtype.kind in "iu":
-        return Mask(variable("k") < int(lengths))
-    return padding(n)
+    lengths = _whole("n", n, (0, 1))
+    return padding(lengths) if lengths.ndim else Mask(variable("k") < int(lengths))
 
 
 def from_array(array: Any) -> Mask:

@@ -6,6 +6,7 @@ folder that cannot be written is done without.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -29,19 +30,15 @@ from regard.kernels.values import Module
 Entry = Callable[[Any, int], int]  # run(job, workspace): 0 when all is done, else call again
 
 _MAGIC = b"regard object 1\n"
-_lock = threading.Lock()
+_lock = threading.RLock()
 _kernels: dict[Plan, Entry] = {}
 _engines: list[llvm.ExecutionEngine] = []  # code lives as long as its engine
 
 
-def _after_fork() -> None:
-    """Whoever held the lock does not exist in the child."""
-    global _lock
-    _lock = threading.Lock()
-
-
+# All work of the compiler is done under the lock, so that a child never begins with the compiler in the middle of
+# something: LLVM has locks of its own, which nobody would release there.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def kernel(plan: Plan, write: Callable[[Plan], Module]) -> Entry:
@@ -178,9 +175,10 @@ def _write(place: Path, code: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(_MAGIC + hashlib.sha256(place.name.encode() + code).digest() + code)
         os.replace(temporary, place)
+        temporary = None
     except OSError:
+        return
+    finally:
         if temporary is not None:
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(temporary)
-            except OSError:
-                return

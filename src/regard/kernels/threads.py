@@ -11,6 +11,8 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from regard.kernels.compile import Entry
@@ -19,6 +21,10 @@ from regard.kernels.plan import JOB, STATE
 STRETCH = 0.05  # seconds in native code at a time
 WORTH_A_HAND = 4e6  # operations: less is done before a helper would have woken
 KEPT = 16 << 20  # bytes of workspace that a thread keeps between calls
+
+PAGE = 4096
+_State = ctypes.c_int64 * len(STATE)
+_TASK, _BUDGET, _STOP = STATE["task"], STATE["budget"], JOB["stop"]
 
 _chosen = 0  # by threads(n); 0 is not chosen
 
@@ -52,28 +58,34 @@ def _default() -> int:
     asked = os.environ.get("REGARD_THREADS", "")
     if not asked:
         return available()
-    if not asked.isdigit() or not 1 <= int(asked) <= 1024:
+    if not (asked.isascii() and asked.isdecimal()) or not 1 <= int(asked) <= 1024:
         raise ValueError(f"REGARD_THREADS is {asked!r}, expected a whole number from 1 to 1024: set one, or unset it")
     return int(asked)
 
 
 class Workspace(threading.local):
-    """Scratch memory of one thread, kept between calls."""
+    """Scratch memory of one thread, kept between calls. A call inside a call, from a signal handler, gets its own."""
 
     def __init__(self) -> None:
         self.size, self.address = 0, 0
         self.buffer: Any = None
-        self.busy = False
+        self.taken = False
 
-    def take(self, size: int) -> tuple[Any, int]:
-        """A buffer and the address in it that is aligned to a page, so that tasks always see the same layout."""
-        if size > self.size or self.busy:
-            buffer = (ctypes.c_char * (size + 4096))()
-            address = (ctypes.addressof(buffer) + 4095) & -4096
-            if size > KEPT or self.busy:
-                return buffer, address
-            self.size, self.buffer, self.address = size, buffer, address
-        return self.buffer, self.address
+    @contextmanager
+    def of(self, size: int) -> Iterator[int]:
+        """The address of so many bytes, aligned to a page, so that tasks always see the same layout."""
+        if self.taken or size > KEPT:
+            buffer = (ctypes.c_char * (size + PAGE))()
+            yield (ctypes.addressof(buffer) + PAGE - 1) & -PAGE
+            return
+        self.taken = True
+        try:
+            if size > self.size:
+                self.buffer = (ctypes.c_char * (size + PAGE))()
+                self.size, self.address = size, (ctypes.addressof(self.buffer) + PAGE - 1) & -PAGE
+            yield self.address
+        finally:
+            self.taken = False
 
 
 _workspace = Workspace()
@@ -86,7 +98,6 @@ class Work:
         self.run, self.job, self.scratch, self.budget, self.keep = run, job, scratch, budget, keep
         self.lock = threading.Lock()
         self.inside, self.closed = 0, False
-        self.left: threading.Event | None = None
 
     def join(self) -> None:
         """A helper's part."""
@@ -99,39 +110,38 @@ class Work:
         finally:
             with self.lock:
                 self.inside -= 1
-                if self.left is not None and not self.inside:
-                    self.left.set()
 
     def compute(self) -> None:
         """Call the kernel until nothing is left to do."""
-        run, job = self.run, self.job
-        buffer, address = _workspace.take(self.scratch)
-        state = (ctypes.c_int64 * len(STATE)).from_address(address)
-        budget = self.budget
-        state[STATE["task"]], state[STATE["budget"]] = -1, budget
-        if not run(job, address):
-            return
-        start = time.perf_counter()
-        while not job[JOB["stop"]]:
-            state[STATE["budget"]] = budget
+        run, job, budget = self.run, self.job, self.budget
+        with _workspace.of(self.scratch) as address:
+            state = _State.from_address(address)
+            state[_TASK], state[_BUDGET] = -1, budget
             if not run(job, address):
                 return
-            now = time.perf_counter()
-            pace = STRETCH / max(now - start, 1e-6)
-            start = now
-            if state[STATE["budget"]] <= 0:  # it ran until its budget was spent
-                budget = max(1, int(budget * min(2.0, max(0.25, pace))))
-        del buffer
+            start = time.perf_counter()
+            while not job[_STOP]:
+                state[_BUDGET] = budget
+                if not run(job, address):
+                    return
+                now = time.perf_counter()
+                pace = STRETCH / max(now - start, 1e-6)
+                start = now
+                if state[_BUDGET] <= 0:  # it ran until its budget was spent
+                    budget = max(1, int(budget * min(2.0, max(0.25, pace))))
 
     def stop(self) -> None:
-        """Make everybody leave, and wait until they have: what they write to may be gone afterwards."""
-        self.job[JOB["stop"]] = 1
-        with self.lock:
-            self.closed = True
-            if not self.inside:
-                return
-            self.left = threading.Event()
-        self.left.wait()
+        """Make everybody leave, and wait until they have, whatever else comes: they write to what may be gone then."""
+        self.job[_STOP] = 1
+        self.closed = True
+        interrupted: BaseException | None = None
+        while self.inside:
+            try:
+                time.sleep(0.001)
+            except BaseException as error:  # a second Ctrl-C is raised when it is safe
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
 
 class Pool:
@@ -145,7 +155,11 @@ class Pool:
     def want(self, helpers: int) -> None:
         with self.lock:
             while self.helpers < helpers:
-                threading.Thread(target=self._help, name=f"regard-{self.helpers + 1}", daemon=True).start()
+                thread = threading.Thread(target=self._help, name=f"regard-{self.helpers + 1}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads are to be had: those that are there do the work
+                    return
                 self.helpers += 1
 
     def _help(self) -> None:
