@@ -147,7 +147,7 @@ def test_nan_and_inf_in_a_bias():
         x, y, z = (a.astype(DTYPES[dtype]) for a in (q, k, v))
         for kind in {dtype, "f32"}:
             for pattern in POISONS[kind]:
-                for shape in ((20, 35), (1, 35), (20, 1), (2, 20, 35)):
+                for shape in ((20, 35), (1, 35), (20, 1)):
                     bias = normal(shape, kind)
                     at = (..., min(3, shape[-2] - 1), min(4, shape[-1] - 1))
                     bias.view(UNSIGNED[bias.itemsize])[at] = pattern

@@ -59,7 +59,7 @@ def test_arrays_without_elements(n_q, n_k):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_every_mask(mask, dtype):
-    for n_q, n_k in ((67, 67), (33, 131), (40, 17), (3, 300)):
+    for n_q, n_k in ((67, 67), (33, 131), (40, 17), (3, 300)) if dtype == "f32" else ((67, 67), (3, 300)):
         shapes = [(2, 4, n_q, 16), (2, 2, n_k, 16), (2, 2, n_k, 16)]
         hold(Case(dtype, 16, 16, n_q, n_k, (4, 2), (2,), shapes, ["plain"] * 3, 7, mask=mask))
 
@@ -107,6 +107,8 @@ def test_wide_heads(d, d_v, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [(1, 1), (4, 2), (8, 2), (8, 1), (7, 1)])
 def test_few_queries_against_many_keys(dtype, heads):
+    if dtype in ("f64", "f16") and heads not in ((8, 2), (7, 1)):
+        pytest.skip("how queries share keys does not depend on the dtype")
     rng = np.random.default_rng(heads[0])
     for n_k in (1, 7, 1000, 8192, 9001):
         k, v = (normal((heads[1], n_k, 32), dtype, seed) for seed in (1, 2))

@@ -68,8 +68,8 @@ class Plan:
 
     @property
     def widened(self) -> bool:
-        """Whether blocks of K and V are turned into f32 before they are multiplied."""
-        return self.storage in ("bf16", "f16") and not self.pairs
+        """Whether blocks of K and V are turned into f32 before they are multiplied; a decode widens as it reads."""
+        return self.storage in ("bf16", "f16") and not self.pairs and self.kind != "decode"
 
     @property
     def lanes(self) -> int:
