@@ -114,6 +114,13 @@ def _whole(what: str, values: Any, dimensions: tuple[int, ...]) -> np.ndarray[An
     return array
 
 
+def _look_up(array: np.ndarray[Any, Any], *names: str) -> Expression:
+    """An element of an array by variables; an array without elements belongs to a problem without cells."""
+    if not array.size:
+        array = np.zeros([max(1, n) for n in array.shape], array.dtype)
+    return gather(array, [variable(name) for name in names])
+
+
 def padding(lengths: Any) -> Mask:
     """Only the first lengths[b] keys of each sequence are there; b is the flat index of the leading dimensions.
 
@@ -121,7 +128,7 @@ def padding(lengths: Any) -> Mask:
     mask: (k < array[2][b])
     """
     array = np.atleast_1d(_whole("lengths", lengths, (0, 1)))
-    return Mask(variable("k") < gather(array, [variable("b")]), (Expectation("lengths", array.shape[0], "b"),))
+    return Mask(variable("k") < _look_up(array, "b"), (Expectation("lengths", array.shape[0], "b"),))
 
 
 def segments(ids: Any, key_ids: Any = None) -> Mask:
@@ -134,7 +141,7 @@ def segments(ids: Any, key_ids: Any = None) -> Mask:
     keys = queries if same else _whole("key_ids", key_ids, (1, 2))
 
     def of(array: np.ndarray[Any, Any], place: str) -> Expression:
-        return gather(array, [variable("b"), variable(place)][-array.ndim :])
+        return _look_up(array, *("b", place)[-array.ndim :])
 
     expectations = [Expectation("ids" if same else "key_ids", keys.shape[-1], "k")]
     if not same:
@@ -167,4 +174,4 @@ def from_array(array: Any) -> Mask:
     if not kept:
         return Mask(combine("eq", bool(known.reshape(-1)[0]), True))
     squeezed = np.ascontiguousarray(known.reshape([n for n in known.shape if n != 1]))
-    return Mask(gather(squeezed, [variable(name) for name in kept]), tuple(expected))
+    return Mask(_look_up(squeezed, *kept), tuple(expected))
