@@ -7,16 +7,19 @@ part leaves its maximum, sum and output, and a second phase merges them in order
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from regard.kernels.functions import LN2, LOG2E
 from regard.kernels.lower import Lanes
 from regard.kernels.plan import Plan
 from regard.kernels.run import run
-from regard.kernels.tiles import INFINITY, Job, Tiles, words_of
+from regard.kernels.tiles import INFINITY, UNROLL, Job, Tiles, words_of
 from regard.kernels.values import (
     Function,
     Module,
     Pointer,
     Value,
+    Variable,
     any_lane,
     f32,
     f64,
@@ -33,6 +36,8 @@ from regard.kernels.values import (
 )
 
 AT_ONCE = 4  # keys whose products are under way together
+ASKED = 1024  # bytes of a row that are asked for, the rest follows by itself
+MOST_PARTS = 64
 AHEAD = 8  # keys: how far ahead of their use rows are asked from memory
 
 
@@ -55,39 +60,41 @@ class Decode:
         self.classify = self.tiles.classify() if plan.mask is not None else None
         self.rows = plan.queries
         self.together = next(n for n in (4, 3, 2, 1) if self.rows % n == 0)
-        self.in_d, self.in_d_v = self._columns(plan.d), self._columns(plan.d_v)
+        self.in_d, self.in_d_v = -(-plan.d // plan.lanes), -(-plan.d_v // plan.lanes)  # vectors of a row
+        self.at_once = min(AT_ONCE, plan.lanes)
         # What a part leaves behind: for each row its output by vectors, then its maximum and its sum.
-        self.left_behind = len(self.in_d_v) * self.lanes + 2
+        self.left_behind = self.in_d_v * self.lanes + 2
         self.finite = self.tiles.finite()
         self.score_block, self.weigh_block, self.value_block = self._score(), self._weigh(), self._value()
         self.guarded_block = self._guarded()
 
-    def _columns(self, width: int) -> list[int]:
-        """Where the vectors of a row begin; the last one overlaps its neighbour rather than pass the end."""
-        starts = list(range(0, width, self.lanes))
-        if width % self.lanes and width > self.lanes:
-            starts[-1] = width - self.lanes
-        return starts
+    def _each(self, f: Function, width: int, body: Callable[[Value, Value, bool], None]) -> None:
+        """`body(i, column, last)` for each vector of a row; a last one that is not full comes by itself."""
+        with f.loop(0, width // self.lanes) as i:
+            body(i, i * self.lanes, False)
+        if width % self.lanes:
+            body(f.constant(i64, width // self.lanes), self._last(f, width), True)
 
-    def _row(self, line: Pointer, start: int, width: int, once: bool) -> Value:
-        """A vector of a row, as numbers; lanes that the neighbour has too are 0 if each may count only once."""
+    def _last(self, f: Function, width: int) -> Value:
+        """Where the last vector begins: it overlaps its neighbour rather than pass the end of the row."""
+        return f.constant(i64, max(0, width - self.lanes))
+
+    def _row(self, line: Pointer, column: Value, width: int, last: bool, once: bool) -> Value:
+        """A vector of a row, as numbers; of the last, lanes that its neighbour has too are 0 if each counts once."""
         tiles, f, lanes = self.tiles, line.address.function, self.lanes
         if width < lanes:
             x = f.constant(self.number.of(lanes), 0.0)
             for c in range(width):
                 x = x.put(c, tiles.read(line, c, 1))
             return x
-        x = tiles.read(line, start, lanes)
-        shared = -start % lanes
-        if once and shared:
-            x = select(f.lanes(i32, range(lanes)) >= shared, x, 0.0)
-        return x
+        x = tiles.read(line, column, lanes)
+        return select(f.lanes(i32, range(lanes)) >= -width % lanes, x, 0.0) if once and last else x
 
     def _state(self, workspace: Value, name: str, row: Value) -> Pointer:
         """The part of the workspace that belongs to a row."""
         width = {
-            "queries": len(self.in_d) * self.lanes,
-            "output": len(self.in_d_v) * self.lanes,
+            "queries": self.in_d * self.lanes,
+            "output": self.in_d_v * self.lanes,
             "scores": self.plan.keys,
         }
         return self.tiles.part(workspace, name) + row * width.get(name, 1)
@@ -119,10 +126,13 @@ class Decode:
             instance, row = self._instance(job, first, r)
             line = job.head("q", tiles.stored, instance).bytes(row * job.q_row)
             packed = self._state(workspace, "queries", r)
-            for i, c in enumerate(self.in_d):
-                packed[i * lanes] = self._row(line, c, plan.d, once=True)
+
+            def pack(i: Value, c: Value, last: bool, line: Pointer = line, packed: Pointer = packed) -> None:
+                packed[i * lanes] = self._row(line, c, plan.d, last, once=True)
+
+            self._each(f, plan.d, pack)
             output = self._state(workspace, "output", r)
-            for i in range(len(self.in_d_v)):
+            with f.loop(0, self.in_d_v) as i:
                 output[i * lanes] = zero
             self._state(workspace, "maximum", r)[0] = -INFINITY
             self._state(workspace, "sum", r)[0] = 0.0
@@ -148,7 +158,7 @@ class Decode:
         place = job.pointer("partial", self.number) + task * (self.rows * self.left_behind)
         with f.loop(0, self.rows) as r:
             mine, output = place + r * self.left_behind, self._state(workspace, "output", r)
-            for i in range(len(self.in_d_v)):
+            with f.loop(0, self.in_d_v) as i:
                 mine[i * lanes] = output.load(i * lanes, lanes)
             mine[self.left_behind - 2] = self._state(workspace, "maximum", r)[0]
             mine[self.left_behind - 1] = self._state(workspace, "sum", r)[0]
@@ -175,32 +185,50 @@ class Decode:
         zero = f.constant(self.number.of(lanes), 0.0)
         with f.loop(0, count, lanes) as tile, f.loop(0, self.rows, together) as r:
             queries = [self._state(workspace, "queries", r + i) for i in range(together)]
-            with f.loop(0, lanes, AT_ONCE) as j:
-                lines = [
-                    Pointer(keys, tiles.stored).bytes(smaller(tile + j + u, count - 1) * stride) for u in range(AT_ONCE)
-                ]
-                self._ask_ahead(f, keys, tile + j, stride, ahead, plan.d)
-                total = [zero] * (AT_ONCE * together)
-                for i, c in enumerate(self.in_d):
+            with f.loop(0, lanes, self.at_once) as j:
+                nearest = [smaller(tile + j + u, count - 1) for u in range(self.at_once)]
+                lines = [Pointer(keys, tiles.stored).bytes(place * stride) for place in nearest]
+                self._ask_ahead(f, keys, tile + j, stride, ahead, plan.d, self.at_once)
+                total = [f.variable(zero) for _ in range(self.at_once * together)]
+
+                def step(
+                    i: Value,
+                    c: Value,
+                    last: bool,
+                    queries: list[Pointer] = queries,
+                    lines: list[Pointer] = lines,
+                    total: list[Variable] = total,
+                ) -> None:
                     q = [x.load(i * lanes, lanes) for x in queries]
-                    for u in range(AT_ONCE):
-                        k = self._row(lines[u], c, plan.d, once=True)
+                    for u, line in enumerate(lines):
+                        k = self._row(line, c, plan.d, last, once=True)
                         for n in range(together):
-                            place = u * together + n
-                            total[place] = self.functions.fma(k, q[n], total[place])
-                for u in range(AT_ONCE):
+                            place = total[u * together + n]
+                            place.set(self.functions.fma(k, q[n], place.get()))
+
+                whole = plan.d // lanes
+                with f.loop(0, whole // UNROLL * UNROLL, UNROLL) as i:
+                    for more in range(UNROLL):
+                        step(i + more, (i + more) * lanes, False)
+                for rest in range(whole // UNROLL * UNROLL, whole):
+                    step(f.constant(i64, rest), f.constant(i64, rest * lanes), False)
+                if plan.d % lanes:
+                    step(f.constant(i64, whole), self._last(f, plan.d), True)
+                for u in range(self.at_once):
                     for n in range(together):
-                        room[n * lanes * lanes + (j + u) * lanes] = total[u * together + n]
+                        room[n * lanes * lanes + (j + u) * lanes] = total[u * together + n].get()
             for n in range(together):
                 sums = row_sums([room.load((n * lanes + i) * lanes, lanes) for i in range(lanes)])
                 self._state(workspace, "scores", r + n)[tile] = sums
         f.give()
         return f
 
-    def _ask_ahead(self, f: Function, rows: Value, at: Value, stride: Value, last: Value, width: int) -> None:
+    def _ask_ahead(
+        self, f: Function, rows: Value, at: Value, stride: Value, last: Value, width: int, count: int
+    ) -> None:
         """Ask the memory for rows that will be wanted soon; never past the last row there is."""
-        size = width * self.tiles.element_size
-        for u in range(AT_ONCE):
+        size = min(width * self.tiles.element_size, ASKED)
+        for u in range(count):
             line = Pointer(rows, i8).bytes(smaller(at + u + AHEAD, last) * stride)
             for c in range(0, size, 64):
                 kinds = [f.constant(i32, n) for n in (0, 3, 1)]  # read, keep, data
@@ -260,29 +288,37 @@ class Decode:
         workspace, values, count, stride, ahead = f.arguments
         zero = f.constant(self.number.of(lanes), 0.0)
         wide = max(1, 2 * plan.target.rows // self.together)  # vectors of a row whose sums stay in registers
-        for begin in range(0, len(self.in_d_v), wide):
-            columns = self.in_d_v[begin : begin + wide]
+
+        def columns(begin: Value, places: list[tuple[Value, bool]], ask: bool) -> None:
+            """Some neighbouring vectors of V, for all rows and keys."""
             with f.loop(0, self.rows, self.together) as r:
                 weights = [self._state(workspace, "scores", r + n) for n in range(self.together)]
-                total = [f.variable(zero) for _ in range(len(columns) * self.together)]
+                total = [f.variable(zero) for _ in range(len(places) * self.together)]
                 with f.loop(0, count) as j:
                     line = Pointer(values, tiles.stored).bytes(j * stride)
-                    if not begin:
-                        soon = Pointer(values, i8).bytes(smaller(j + AHEAD, ahead) * stride)
-                        for c in range(0, plan.d_v * tiles.element_size, 64):
-                            f.call("llvm.prefetch.p0", [soon.at(c), *(f.constant(i32, n) for n in (0, 3, 1))])
+                    if ask:
+                        self._ask_ahead(f, values, j, stride, ahead, plan.d_v, 1)
                     p = [x[j].splat(lanes) for x in weights]
-                    for i, c in enumerate(columns):
-                        v = self._row(line, c, plan.d_v, once=False)
+                    for i, (c, last) in enumerate(places):
+                        v = self._row(line, c, plan.d_v, last, once=False)
                         for n in range(self.together):
                             place = total[i * self.together + n]
                             place.set(self.functions.fma(v, p[n], place.get()))
                 for n in range(self.together):
                     output, alpha = self._state(workspace, "output", r + n), self._state(workspace, "alpha", r + n)[0]
-                    for i in range(len(columns)):
+                    for i in range(len(places)):
                         at = (begin + i) * lanes
                         more = total[i * self.together + n].get()
                         output[at] = self.functions.fma(output.load(at, lanes), alpha.splat(lanes), more)
+
+        whole = plan.d_v // lanes
+        with f.loop(0, whole // wide * wide, wide) as begin:
+            columns(begin, [((begin + i) * lanes, False) for i in range(wide)], ask=whole == wide)
+        rest = [(f.constant(i64, i * lanes), False) for i in range(whole // wide * wide, whole)]
+        if plan.d_v % lanes:
+            rest.append((self._last(f, plan.d_v), True))
+        if rest:
+            columns(f.constant(i64, whole // wide * wide), rest, ask=False)
         f.give()
         return f
 
@@ -295,15 +331,18 @@ class Decode:
         with f.loop(0, self.rows) as r:
             output, alpha = self._state(workspace, "output", r), self._state(workspace, "alpha", r)[0].splat(lanes)
             weights, seen = self._state(workspace, "scores", r), tiles.part(workspace, "visible", i8) + r * plan.keys
-            for i in range(len(self.in_d_v)):
+            with f.loop(0, self.in_d_v) as i:
                 output[i * lanes] = output.load(i * lanes, lanes) * alpha
             with f.loop(0, count) as j, f.when(seen[j].differs(0)):
                 line, p = Pointer(values, tiles.stored).bytes(j * stride), weights[j].splat(lanes)
-                for i, c in enumerate(self.in_d_v):
-                    more = self.functions.fma(
-                        self._row(line, c, plan.d_v, once=False), p, output.load(i * lanes, lanes)
-                    )
-                    output[i * lanes] = more
+
+                def add(
+                    i: Value, c: Value, last: bool, line: Pointer = line, p: Value = p, output: Pointer = output
+                ) -> None:
+                    v = self._row(line, c, plan.d_v, last, once=False)
+                    output[i * lanes] = self.functions.fma(v, p, output.load(i * lanes, lanes))
+
+                self._each(f, plan.d_v, add)
         f.give()
         return f
 
@@ -316,6 +355,7 @@ class Decode:
         first, _ = self._split(f, job, head)
         parts = job.parts
         place = job.pointer("partial", self.number) + head * (parts * (self.rows * self.left_behind))
+        rates = Pointer(f.stack(f64, MOST_PARTS), f64)
         with f.loop(0, self.rows) as r:
             instance, row = self._instance(job, first, r)
             mine = place + r * self.left_behind
@@ -328,24 +368,31 @@ class Decode:
                 most.set(larger((mine + p * span)[self.left_behind - 2], most.get()))
             shift = select(most.get().equals(-INFINITY), 0.0, most.get())
             total = f.variable(self.functions.exp2(sink - shift).to(f64))
-            output = [f.variable(f.constant(f64.of(lanes), 0.0)) for _ in self.in_d_v]
             with f.loop(0, parts) as p:
                 one = mine + p * span
                 rate = self.functions.exp2(one[self.left_behind - 2] - shift).to(f64)
+                rates[p] = rate
                 total.set(self.functions.fma(one[self.left_behind - 1].to(f64), rate, total.get()))
-                for i, sums in enumerate(output):
-                    sums.set(self.functions.fma(one.load(i * lanes, lanes).to(f64), rate.splat(lanes), sums.get()))
             empty = total.get().equals(0.0)
             share = 1.0 / select(empty, 1.0, total.get())
             if "output" in plan.reductions:
                 line = job.head("out", tiles.stored, instance).bytes(row * job.out_row)
-                for c, sums in zip(self.in_d_v, output, strict=True):
+
+                def give(
+                    i: Value, c: Value, last: bool, mine: Pointer = mine, line: Pointer = line, share: Value = share
+                ) -> None:
+                    sums = f.variable(f.constant(f64.of(lanes), 0.0))
+                    with f.loop(0, parts) as p:
+                        x = (mine + p * span).load(i * lanes, lanes).to(f64)
+                        sums.set(self.functions.fma(x, rates[p].splat(lanes), sums.get()))
                     z = tiles.stored_as((sums.get() * share.splat(lanes)).to(self.number))
                     if plan.d_v >= lanes:
                         line[c] = z
                     else:
-                        for i in range(plan.d_v):
-                            line[i] = z[i]
+                        for e in range(plan.d_v):
+                            line[e] = z[e]
+
+                self._each(f, plan.d_v, give)
             if "lse" in plan.reductions:
                 natural = self.functions.fma(
                     most.get().to(f64), f.constant(f64, LN2), self.functions.log(select(empty, 1.0, total.get()))

@@ -15,7 +15,7 @@ from regard.algebra.expression import linearize
 from regard.kernels import arguments, threads
 from regard.kernels.choose import choose
 from regard.kernels.compile import Entry, kernel
-from regard.kernels.decode import decode
+from regard.kernels.decode import MOST_PARTS, decode
 from regard.kernels.forward import forward
 from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan
 from regard.kernels.settled import settled
@@ -137,7 +137,7 @@ def launch(
 def _in_parts(of: Problem, plan: Plan, fields: dict[str, int]) -> tuple[tuple[int, int], int]:
     """Cut the keys into parts by shape alone, some 64 tasks and none of them short; the room for what they leave."""
     shared = of.batch * of.key_heads
-    parts = max(1, min(-(-64 // shared), of.n_k // 256))
+    parts = max(1, min(-(-MOST_PARTS // shared), of.n_k // 256))
     part_keys = -(-of.n_k // parts)
     left_behind = -(-of.d_v // plan.lanes) * plan.lanes + 2
     visits = part_keys * plan.queries / (plan.across * plan.keys)
