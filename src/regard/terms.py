@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.algebra.expression import Expression, as_array, gather, substitute, trace, variable, where
+from regard.algebra.expression import Expression, gather, substitute, variable, where
 from regard.algebra.masks import Mask
 from regard.algebra.scores import Modifier, Modifying
+from regard.algebra.tracing import as_array, trace
 from regard.errors import DtypeError, ShapeError, TraceError
 from regard.problem import DTYPES, Problem, View, check_expectations, fits, refuse_gradients, view
 

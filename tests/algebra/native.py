@@ -9,7 +9,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from regard.algebra.expression import Expression, linearize
+from regard.algebra.expression import Expression
+from regard.algebra.program import linearize
 from regard.kernels import arguments, lower
 from regard.kernels.compile import compiled
 from regard.kernels.functions import Functions

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import regard
 from regard.algebra.bounds import bound
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import Expression, maximum, minimum, trace, where
+from regard.algebra.expression import Expression, maximum, minimum, where
+from regard.algebra.tracing import trace
 from tests.algebra.native import Native
 from tests.algebra.writing import Writer, traced
 

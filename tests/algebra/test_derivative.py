@@ -11,7 +11,8 @@ import regard
 from regard.algebra import exp, log, maximum, minimum, sigmoid, tanh, where
 from regard.algebra.derivative import derivative
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import substitute, trace
+from regard.algebra.expression import substitute
+from regard.algebra.tracing import trace
 from tests.algebra.writing import Writer, traced
 
 TABLE = np.array([0.7, -1.3, 2.1])

@@ -11,7 +11,9 @@ import pytest
 import regard
 from regard import reference
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import linearize, substitute, trace, variable
+from regard.algebra.expression import substitute, variable
+from regard.algebra.program import linearize
+from regard.algebra.tracing import trace
 from regard.kernels import compile as compiler
 from regard.kernels.arguments import whole_bits
 from tests.algebra.native import Native, narrow, wide

@@ -10,7 +10,9 @@ import numpy as np
 
 import regard
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import gather, linearize, substitute, trace, variable
+from regard.algebra.expression import gather, substitute, variable
+from regard.algebra.program import linearize
+from regard.algebra.tracing import trace
 
 
 def program(function, names="b h q k"):
@@ -104,7 +106,8 @@ def test_substitution_keeps_the_rest():
 
 WRITE = """
 import numpy as np, regard
-from regard.algebra.expression import linearize, trace
+from regard.algebra.program import linearize
+from regard.algebra.tracing import trace
 table = np.arange(6).reshape(2, 3)
 mask = regard.causal & regard.segments(np.arange(9)) & regard.mask(lambda b, h, q, k: table[h, q - k] * b % 5 < k)
 modify = trace(lambda score, b, h, q, k: score * (q - k) + table[h, k], "score b h q k")

@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from regard.algebra.expression import gather, trace, variable
+from regard.algebra.expression import gather, variable
+from regard.algebra.tracing import trace
 from regard.kernels.arguments import BLOCK, BLOCKS, bounds_table
 from tests.algebra.native import Native
 

@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.algebra import exp, log, maximum, minimum, sigmoid, tanh, where
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import trace
+from regard.algebra.tracing import trace
 from regard.errors import TraceError
 
 SLOPES = np.array([0.5, 0.25, 0.125])

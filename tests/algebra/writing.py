@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from regard import algebra
-from regard.algebra.expression import Expression, lift, trace
+from regard.algebra.expression import Expression, lift
+from regard.algebra.tracing import trace
 
 B, H, N = 3, 2, 600  # sizes of the tables; positions may go beyond them
 INF, NAN = np.inf, np.nan

@@ -4,7 +4,7 @@ Masks are skipped by it: asked of a rectangle, a condition must hold, may hold, 
 and not always tight: nothing is called empty where something is visible, nothing full where something is hidden. The
 rules are written once and run on Python numbers here, and on emitted machine code in `kernels.lower`.
 
-    >>> from regard.algebra.expression import trace
+    >>> from regard.algebra.tracing import trace
     >>> causal = trace(lambda b, h, q, k: k <= q, "b h q k")
     >>> bound(causal, q=(0, 7), k=(8, 15)), bound(causal, q=(8, 15), k=(0, 7)), bound(causal, q=(0, 7), k=(0, 7))
     ((False, False), (True, True), (False, True))
@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from regard.algebra.expression import COMPARISONS, LOGIC, SMOOTH, Expression, Node, linearize
+from regard.algebra.expression import COMPARISONS, LOGIC, SMOOTH, Expression
+from regard.algebra.program import Node, linearize
 
 ARITHMETIC = ("add", "sub", "mul")
 DIVISIONS = ("div", "floordiv", "mod")

@@ -1,6 +1,6 @@
 """The slope of an expression in the score, as another expression: the backward pass multiplies by it.
 
->>> from regard.algebra.expression import trace
+>>> from regard.algebra.tracing import trace
 >>> derivative(trace(lambda score, b, h, q, k: 3 * score + k, "score b h q k"))
 3
 """

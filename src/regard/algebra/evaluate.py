@@ -1,6 +1,6 @@
 """An expression's value on NumPy arrays: what it means, and the oracle of what is compiled from it.
 
->>> from regard.algebra.expression import trace
+>>> from regard.algebra.tracing import trace
 >>> near = trace(lambda b, h, q, k: abs(q - k) <= 1, "b h q k")
 >>> evaluate(near, q=np.arange(3)[:, None], k=np.arange(3)).astype(int)
 array([[1, 1, 0],

@@ -4,6 +4,7 @@ A function is called once with variables in place of numbers; what it does to th
 has four uses: `evaluate` gives its value on NumPy arrays, `bounds` what it can be over a rectangle of the matrix,
 `derivative` its slope in the score, and `kernels.lower` turns it into machine code.
 
+    >>> from regard.algebra.tracing import trace
     >>> half = trace(lambda b, h, q, k: (q - k) // 2 < 3, "b h q k")
     >>> half
     (((q - k) // 2) < 3)
@@ -14,11 +15,9 @@ the compiled code: only the shape of the tree is part of it.
 
 from __future__ import annotations
 
-import functools
 import operator
-import types
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,7 +29,6 @@ from regard.errors import TraceError
 VARIABLES = {"score": "float", "b": "int", "h": "int", "q": "int", "k": "int", "row": "int"}
 KINDS = ("bool", "int", "float")
 
-LIBRARIES = ("regard", "numpy", "torch")  # whose functions know traced values already
 
 INFIX = {
     "add": "+",
@@ -313,6 +311,7 @@ def where(condition: Any, yes: Any, no: Any) -> Expression:
 
     >>> trace(lambda score, b, h, q, k: where(q >= k, score, 0.0), "score b h q k")
     where((k <= q), score, 0.0)
+    >>> from regard.algebra.tracing import trace
     """
     return combine("where", condition, yes, no)
 
@@ -379,164 +378,6 @@ def _foreign(name: str, inputs: Sequence[Any]) -> Expression:
     if name in _TURNED:
         return combine(_TURNED[name], *reversed(inputs))
     return combine(name, *inputs)
-
-
-class Table(np.ndarray[Any, Any]):
-    """A view of an array whose indexing by traced values is written down."""
-
-    plain: np.ndarray[Any, Any]
-
-    def __getitem__(self, index: Any) -> Any:
-        indices = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(i, Expression) for i in indices):
-            # What has to be converted to be gathered from is converted once.
-            if not hasattr(self, "plain"):
-                self.plain = gatherable(self.view(np.ndarray))
-            return gather(self.plain, indices)
-        return super().__getitem__(index)
-
-
-def as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """NumPy arrays, torch tensors and whatever has `__dlpack__` as NumPy arrays; None for anything else."""
-    if isinstance(value, np.ndarray):
-        return value
-    if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "data_ptr"):
-        if str(value.dtype) == "torch.bfloat16":
-            value = value.float()
-        return np.asarray(value.detach().cpu().numpy())
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
-        return np.from_dlpack(value)
-    return None
-
-
-def _within_sight(function: types.FunctionType, seen: dict[int, Any]) -> types.FunctionType:
-    """The same function, seeing each array that it closes over, or finds in its module, as a Table."""
-    if id(function) in seen:
-        return seen[id(function)]  # type: ignore[no-any-return]  # what is stored are functions
-
-    def shown(value: Any) -> Any:
-        array = as_array(value)
-        if array is not None:
-            return array.view(Table) if array.ndim else value
-        if isinstance(value, types.FunctionType) and str(value.__module__).split(".")[0] not in LIBRARIES:
-            return _within_sight(value, seen)
-        return value
-
-    code = function.__code__
-    names = set(_names(code))
-    scope = function.__globals__ | {n: shown(function.__globals__[n]) for n in names if n in function.__globals__}
-    cells = function.__closure__ or ()
-    closure = tuple(types.CellType() for _ in cells)
-    made = types.FunctionType(code, scope, function.__name__, None, closure)
-    seen[id(function)] = made
-    for ours, theirs in zip(closure, cells, strict=True):
-        try:
-            ours.cell_contents = shown(theirs.cell_contents)
-        except ValueError:  # a cell that is still empty stays so
-            continue
-    made.__defaults__ = tuple(map(shown, function.__defaults__ or ())) or None
-    made.__kwdefaults__ = {name: shown(x) for name, x in (function.__kwdefaults__ or {}).items()}
-    return made
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _names(inner)
-
-
-def trace(function: Callable[..., Any], arguments: str) -> Expression:
-    """The tree of a Python function, called with variables of these names."""
-    return lift(_opened(function)(*map(variable, arguments.split())))
-
-
-def _opened(function: Any) -> Callable[..., Any]:
-    """A function, a method, a partial function or a callable object, with the arrays that it uses in sight."""
-    if isinstance(function, types.FunctionType):
-        return _within_sight(function, {})
-    if isinstance(function, functools.partial):
-        return functools.partial(_opened(function.func), *function.args, **function.keywords)
-    method = function if isinstance(function, types.MethodType) else getattr(type(function), "__call__", None)  # noqa: B004  # the function behind it is wanted
-    if isinstance(method, types.FunctionType):
-        return types.MethodType(_within_sight(method, {}), function)
-    if isinstance(method, types.MethodType) and isinstance(method.__func__, types.FunctionType):
-        return types.MethodType(_within_sight(method.__func__, {}), method.__self__)
-    opened: Callable[..., Any] = function
-    return opened
-
-
-@dataclass(frozen=True)
-class Node:
-    """One step of a program: what compiled code depends on, and nothing else."""
-
-    operation: str
-    operands: tuple[int, ...]
-    kind: str
-    slot: int = -1  # which constant or which array
-    detail: str = ""  # a variable's name, an array's dtype
-    depends: frozenset[str] = field(default=frozenset(), repr=False)  # the variables below it
-
-
-@dataclass(frozen=True)
-class Program:
-    """Trees written as one list of steps, equal steps once: `nodes` and `roots` are the shape, the rest arguments."""
-
-    nodes: tuple[Node, ...]
-    roots: tuple[int, ...]
-    constants: tuple[Any, ...]
-    arrays: tuple[np.ndarray[Any, Any], ...]
-
-    @property
-    def shape(self) -> tuple[tuple[Node, ...], tuple[int, ...]]:
-        return self.nodes, self.roots
-
-
-def memory(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """What two views of the same memory have in common."""
-    return array.__array_interface__["data"][0], array.shape, array.dtype.str
-
-
-def linearize(*roots: Expression) -> Program:
-    """The steps that compute these trees, operands before their users."""
-    nodes: list[Node] = []
-    places: dict[Any, int] = {}
-    done: dict[int, int] = {}
-    constants: list[Any] = []
-    arrays: list[np.ndarray[Any, Any]] = []
-
-    def place(x: Expression) -> int:
-        if id(x) in done:
-            return done[id(x)]
-        operands = tuple(map(place, x.operands))
-        slot, detail, key = -1, "", (x.operation, operands, x.kind)
-        depends = frozenset().union(*(nodes[i].depends for i in operands))
-        if x.operation == "variable":
-            detail, depends = x.payload, frozenset([x.payload])
-            identity: Any = (key, detail)
-        elif x.operation == "constant":
-            # Each has a slot of its own: that two happen to be equal is no part of the shape.
-            identity = (key, len(constants))
-        elif x.operation == "gather":
-            identity = (key, memory(x.payload))
-        else:
-            identity = key
-        if identity not in places:
-            if x.operation == "constant":
-                slot = len(constants)
-                constants.append(x.payload)
-            elif x.operation == "gather":
-                slot = next((i for i, a in enumerate(arrays) if memory(a) == memory(x.payload)), len(arrays))
-                if slot == len(arrays):
-                    arrays.append(x.payload)
-                detail = x.payload.dtype.name
-            places[identity] = len(nodes)
-            nodes.append(Node(x.operation, operands, x.kind, slot, detail, depends))
-        done[id(x)] = places[identity]
-        return places[identity]
-
-    ends = tuple(map(place, roots))
-    return Program(tuple(nodes), ends, tuple(constants), tuple(arrays))
 
 
 def substitute(x: Expression, name: str, by: Expression) -> Expression:

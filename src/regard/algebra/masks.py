@@ -16,7 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.algebra.expression import Expression, as_array, combine, gather, linearize, trace, variable
+from regard.algebra.expression import Expression, combine, gather, variable
+from regard.algebra.program import linearize
+from regard.algebra.tracing import as_array, trace
 from regard.errors import DtypeError, ShapeError, TraceError
 
 Align = Literal["last", "first"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.algebra.expression import Table, as_array
 from regard.algebra.masks import Expectation
+from regard.algebra.tracing import Table, as_array
 from regard.errors import DtypeError, ShapeError
 
 Modifier = Callable[[Any, Any, Any, Any, Any], Any]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from regard.algebra.bounds import Interval, intervals
-from regard.algebra.expression import Program
+from regard.algebra.program import Program
 from regard.errors import TraceError
 
 BLOCK = 16  # elements; more where the array is so long that the table would weigh something

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.algebra.expression import Program
+from regard.algebra.program import Program
 from regard.kernels.plan import SIZES, Plan
 from regard.kernels.target import Target
 from regard.problem import Problem

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.algebra.expression import linearize
+from regard.algebra.program import linearize
 from regard.kernels import arguments, threads
 from regard.kernels.choose import choose
 from regard.kernels.compile import Entry, kernel

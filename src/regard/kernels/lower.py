@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.algebra.bounds import SLACK, Interval, Rules
-from regard.algebra.expression import Node
+from regard.algebra.program import Node
 from regard.kernels.functions import Functions
 from regard.kernels.values import (
     Operand,

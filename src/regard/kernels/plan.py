@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from regard.algebra.expression import Node
+from regard.algebra.program import Node
 from regard.kernels.target import Target
 from regard.kernels.values import Type, f32, f64, i16
 
