@@ -309,6 +309,7 @@ def gather(array: np.ndarray[Any, Any], indices: Sequence[Any]) -> Expression:
 def where(condition: Any, yes: Any, no: Any) -> Expression:
     """`yes` where the condition holds, else `no`.
 
+    >>> from regard.algebra.tracing import trace
     >>> trace(lambda score, b, h, q, k: where(q >= k, score, 0.0), "score b h q k")
     where((k <= q), score, 0.0)
     >>> from regard.algebra.tracing import trace
