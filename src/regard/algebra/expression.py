@@ -312,7 +312,6 @@ def where(condition: Any, yes: Any, no: Any) -> Expression:
     >>> from regard.algebra.tracing import trace
     >>> trace(lambda score, b, h, q, k: where(q >= k, score, 0.0), "score b h q k")
     where((k <= q), score, 0.0)
-    >>> from regard.algebra.tracing import trace
     """
     return combine("where", condition, yes, no)
 

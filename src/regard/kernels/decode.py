@@ -38,7 +38,6 @@ from regard.kernels.values import (
 AT_ONCE = 4  # keys whose products are under way together
 ASKED = 1024  # bytes of a row that are asked for, the rest follows by itself
 MOST_PARTS = 64
-AHEAD = 8  # keys: how far ahead of their use rows are asked from memory
 
 
 def decode(plan: Plan) -> Module:
@@ -145,8 +144,8 @@ class Decode:
                 look = self._visible(f, job, first, key, key + count - 1) if self.classify else f.constant(i1, 1)
                 with f.when(look):
                     here, there = keys.bytes(key * job.k_row).address, values.bytes(key * job.v_row).address
-                    ahead = smaller(job.n_k - key, plan.keys + AHEAD) - 1
-                    f.call(self.score_block, [workspace, here, count, job.k_row, ahead])
+                    # While keys are scored their values are asked for, and then, while these are summed, the next keys.
+                    f.call(self.score_block, [workspace, here, there, count, job.k_row, job.v_row])
                     hides = f.call(self.weigh_block, [address, workspace, first, key, count])
                     guarded = f.variable(f.constant(i1, 0))
                     with f.when(hides):
@@ -154,7 +153,8 @@ class Decode:
                     with f.when(guarded.get()) as otherwise:
                         f.call(self.guarded_block, [workspace, there, count, job.v_row])
                         otherwise()
-                        f.call(self.value_block, [workspace, there, count, job.v_row, ahead])
+                        following = keys.bytes((key + count) * job.k_row).address
+                        f.call(self.value_block, [workspace, there, following, count, job.v_row, job.k_row])
         place = job.pointer("partial", self.number) + task * (self.rows * self.left_behind)
         with f.loop(0, self.rows) as r:
             mine, output = place + r * self.left_behind, self._state(workspace, "output", r)
@@ -178,9 +178,11 @@ class Decode:
     def _score(self) -> Function:
         """q·k of all rows against a block of keys, keys on the lanes; past the last key the last one is repeated."""
         plan, tiles, lanes, together = self.plan, self.tiles, self.lanes, self.together
-        names = [("workspace", ptr), ("keys", ptr), ("count", i64), ("stride", i64), ("ahead", i64)]
+        names = [(n, ptr) for n in ("workspace", "keys", "soon")] + [
+            (n, i64) for n in ("count", "stride", "soon_stride")
+        ]
         f = self.module.function("score_block", names)
-        workspace, keys, count, stride, ahead = f.arguments
+        workspace, keys, soon, count, stride, soon_stride = f.arguments
         room = Pointer(f.stack(self.number, together * lanes * lanes), self.number)
         zero = f.constant(self.number.of(lanes), 0.0)
         with f.loop(0, count, lanes) as tile, f.loop(0, self.rows, together) as r:
@@ -188,7 +190,9 @@ class Decode:
             with f.loop(0, lanes, self.at_once) as j:
                 nearest = [smaller(tile + j + u, count - 1) for u in range(self.at_once)]
                 lines = [Pointer(keys, tiles.stored).bytes(place * stride) for place in nearest]
-                self._ask_ahead(f, keys, tile + j, stride, ahead, plan.d, self.at_once)
+                for u in range(self.at_once):
+                    row = Pointer(soon, i8).bytes((tile + j + u) * soon_stride).address
+                    self._ask(f, row, 0, plan.d_v * tiles.element_size)
                 total = [f.variable(zero) for _ in range(self.at_once * together)]
 
                 def step(
@@ -223,16 +227,12 @@ class Decode:
         f.give()
         return f
 
-    def _ask_ahead(
-        self, f: Function, rows: Value, at: Value, stride: Value, last: Value, width: int, count: int
-    ) -> None:
-        """Ask the memory for rows that will be wanted soon; never past the last row there is."""
-        size = min(width * self.tiles.element_size, ASKED)
-        for u in range(count):
-            line = Pointer(rows, i8).bytes(smaller(at + u + AHEAD, last) * stride)
-            for c in range(0, size, 64):
-                kinds = [f.constant(i32, n) for n in (0, 3, 1)]  # read, keep, data
-                f.call("llvm.prefetch.p0", [line.at(c), *kinds])
+    def _ask(self, f: Function, row: Value, begin: int | Value, size: int) -> None:
+        """Ask the memory for some bytes of a row that will be wanted soon. Asking for what is not there is harmless."""
+        line = Pointer(row, i8) + begin
+        for c in range(0, min(size, ASKED), 64):
+            read, keep, data = (f.constant(i32, n) for n in (0, 3, 1))
+            f.call("llvm.prefetch.p0", [line.at(c), read, keep, data])
 
     def _weigh(self) -> Function:
         """The weights of a block and the running maximum and sum of each row; tells whether anything is hidden."""
@@ -283,21 +283,24 @@ class Decode:
     def _value(self) -> Function:
         """What a block of values adds to the output of each row."""
         plan, tiles, lanes = self.plan, self.tiles, self.lanes
-        names = [("workspace", ptr), ("values", ptr), ("count", i64), ("stride", i64), ("ahead", i64)]
+        names = [(n, ptr) for n in ("workspace", "values", "soon")] + [
+            (n, i64) for n in ("count", "stride", "soon_stride")
+        ]
         f = self.module.function("value_block", names)
-        workspace, values, count, stride, ahead = f.arguments
+        workspace, values, soon, count, stride, soon_stride = f.arguments
         zero = f.constant(self.number.of(lanes), 0.0)
         wide = max(1, 2 * plan.target.rows // self.together)  # vectors of a row whose sums stay in registers
 
-        def columns(begin: Value, places: list[tuple[Value, bool]], ask: bool) -> None:
+        def columns(begin: Value, places: list[tuple[Value, bool]]) -> None:
             """Some neighbouring vectors of V, for all rows and keys."""
             with f.loop(0, self.rows, self.together) as r:
                 weights = [self._state(workspace, "scores", r + n) for n in range(self.together)]
                 total = [f.variable(zero) for _ in range(len(places) * self.together)]
                 with f.loop(0, count) as j:
                     line = Pointer(values, tiles.stored).bytes(j * stride)
-                    if ask:
-                        self._ask_ahead(f, values, j, stride, ahead, plan.d_v, 1)
+                    size = lanes * tiles.element_size
+                    row = Pointer(soon, i8).bytes(j * soon_stride).address
+                    self._ask(f, row, begin * size, len(places) * size)
                     p = [x[j].splat(lanes) for x in weights]
                     for i, (c, last) in enumerate(places):
                         v = self._row(line, c, plan.d_v, last, once=False)
@@ -313,12 +316,12 @@ class Decode:
 
         whole = plan.d_v // lanes
         with f.loop(0, whole // wide * wide, wide) as begin:
-            columns(begin, [((begin + i) * lanes, False) for i in range(wide)], ask=whole == wide)
+            columns(begin, [((begin + i) * lanes, False) for i in range(wide)])
         rest = [(f.constant(i64, i * lanes), False) for i in range(whole // wide * wide, whole)]
         if plan.d_v % lanes:
             rest.append((self._last(f, plan.d_v), True))
         if rest:
-            columns(f.constant(i64, whole // wide * wide), rest, ask=False)
+            columns(f.constant(i64, whole // wide * wide), rest)
         f.give()
         return f
 
