@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import regard
-from tests.attention.judge import DTYPES, compare
+from tests.attention.judge import DTYPES, compare, same_bits
 
 PAGE = mmap.PAGESIZE
 library = ctypes.CDLL(None, use_errno=True)
@@ -103,10 +103,10 @@ def cases(dtype, end):
         yield f"{shape}, mask", q, k, v, {"mask": put(seen, np.bool_)}, {"mask": seen}
         seen = rng.random((heads, 1, n_k)) < 0.7
         yield f"{shape}, mask of keys", q, k, v, {"mask": put(seen, np.bool_)}, {"mask": seen}
-        for kind in {dtype, "f32"}:
+        for kind in {dtype, "f32"} if number % 2 else {dtype}:
             x = put(bias, kind)
             yield f"{shape}, bias {kind}", q, k, v, {"bias": x}, {"bias": x}
-        if number % 3:
+        if number % 4 != 3:  # one query, a few and many; what follows are kernels of their own
             continue
         yield f"{shape}, causal", q, k, v, {"mask": regard.causal}, {"mask": regard.causal}
         mine, theirs = put(rng.integers(0, 2, n_q), np.int32), put(rng.integers(0, 2, n_k), np.int64)
@@ -143,11 +143,11 @@ def main(dtype):
         for what, q, k, v, options, like in cases(dtype, end):
             print(what, flush=True)
             out = guarded(np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype), end)
-            regard.attention(q, k, v, out=out, **options)
             with results_guarded(end):
-                z, lse = regard.attention(q, k, v, return_lse=True, **options)
-            compare(z, lse, q, k, v, **like)
-            compare(out, None, q, k, v, **like)
+                _, lse = regard.attention(q, k, v, return_lse=True, out=out, **options)
+                z = regard.attention(q, k, v, return_lse=True, **options)[0]
+            compare(out, lse, q, k, v, **like)
+            same_bits(z, out, what)
             count += 1
     print(f"{count} calls stayed inside")
 

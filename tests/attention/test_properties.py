@@ -36,7 +36,7 @@ def test_shapes_and_layouts(case):
     hold(case)
 
 
-@examples(130)
+@examples(100)
 @given(cases(layouts=("plain", "heads inside")))
 def test_options(case):
     assume(case.filled)
@@ -59,7 +59,7 @@ def test_arrays_without_elements(n_q, n_k):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_every_mask(mask, dtype):
-    for n_q, n_k in ((67, 67), (33, 131), (40, 17), (3, 300)) if dtype == "f32" else ((67, 67), (3, 300)):
+    for n_q, n_k in ((67, 67), (67, 131), (67, 17), (3, 300)):
         shapes = [(2, 4, n_q, 16), (2, 2, n_k, 16), (2, 2, n_k, 16)]
         hold(Case(dtype, 16, 16, n_q, n_k, (4, 2), (2,), shapes, ["plain"] * 3, 7, mask=mask))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from regard.kernels.cells import INFINITY, words_of
 from regard.kernels.functions import LN2, LOG2E
+from regard.kernels.job import Job
 from regard.kernels.lower import Lanes
 from regard.kernels.plan import Plan
 from regard.kernels.run import run
-from regard.kernels.tiles import INFINITY, UNROLL, Job, Tiles, words_of
+from regard.kernels.tiles import UNROLL, Tiles
 from regard.kernels.values import (
     Function,
     Module,

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from regard.kernels.cells import INFINITY
 from regard.kernels.functions import LN2
-from regard.kernels.tiles import INFINITY, UNROLL, Job, Tiles
+from regard.kernels.job import Job
+from regard.kernels.tiles import UNROLL, Tiles
 from regard.kernels.values import Function, Operand, Pointer, Value, f32, i1, i16, i32, i64, ptr, select, smaller
 
 

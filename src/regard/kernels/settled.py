@@ -6,11 +6,11 @@ nothing, has weights 0.
 
 from __future__ import annotations
 
+from regard.kernels.cells import INFINITY
 from regard.kernels.functions import LOG2E
 from regard.kernels.plan import Plan
 from regard.kernels.reduction import Group
 from regard.kernels.run import run
-from regard.kernels.tiles import INFINITY
 from regard.kernels.values import Function, Module, Pointer, Value, i64, ptr, select, smaller
 from regard.kernels.walk import Walk
 

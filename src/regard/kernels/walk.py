@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.kernels.job import Job
 from regard.kernels.plan import JOB, STATE, Plan
 from regard.kernels.reduction import REDUCTIONS, Block, Group, Reduction, Tile
-from regard.kernels.tiles import Job, Tiles
+from regard.kernels.tiles import Tiles
 from regard.kernels.values import Function, Module, Pointer, Value, f32, i1, i64, larger, ptr, select, smaller
 
 TRIM = 32  # keys: the ends of a mixed tile are cut to what a group can see in steps of this

@@ -1,0 +1,24 @@
+"""The arguments of a kernel as it reads them: by name, from the words of a job."""
+
+from __future__ import annotations
+
+from regard.kernels.plan import JOB
+from regard.kernels.values import Pointer, Type, Value, i64, ptr
+
+
+class Job:
+    """The arguments of a kernel, read by name."""
+
+    def __init__(self, address: Value):
+        self.words = Pointer(address, i64)
+
+    def __getattr__(self, name: str) -> Value:
+        return self.words[JOB[name]]
+
+    def pointer(self, name: str, element: Type) -> Pointer:
+        return Pointer(self.words[JOB[name]].to(ptr), element)
+
+    def head(self, name: str, element: Type, instance: Value) -> Pointer:
+        """Where an array's head begins; `instance` is leading index · heads + head."""
+        offset = self.pointer(f"{name}_at", i64)[instance]
+        return self.pointer(name, element).bytes(offset)
