@@ -9,7 +9,8 @@ from regard.problem import Problem
 from regard.terms import Terms
 
 FEW = 8  # queries: up to here keys are read for their memory's sake, beyond it they are multiplied
-BLOCK = 128  # queries or keys: long enough to use what was loaded several times, short enough to skip what is hidden
+QUERIES = 128  # in a block: long enough to use loaded keys several times, short enough to skip what is hidden
+KEYS = 256  # in a block: each block's sum is added to the output once, so fewer blocks also mean less rounding
 TASKS = 8  # at least, if the problem allows, so that two or four threads end together
 
 
@@ -26,17 +27,17 @@ def choose(
     together = of.n_q * (of.heads // of.key_heads)
     kind = "settled" if "cells" in reductions else "forward"
     if kind == "forward" and "output" in reductions and of.n_q <= FEW and together <= 8 * FEW:
-        kind, vectors, groups, keys = "decode", 1, 1, BLOCK // 2
+        kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
     else:
         vectors = 1 if of.n_q <= lanes else 2
         across = lanes * vectors
-        groups = max(1, min(BLOCK // across, -(-of.n_q // across)))
+        groups = max(1, min(QUERIES // across, -(-of.n_q // across)))
         while groups > 1 and of.batch * of.heads * -(-of.n_q // (across * groups)) < TASKS:
             groups //= 2
         # A block of keys and values, and one of queries and outputs, share the second cache.
         while groups > 1 and groups * across * (of.d + of.d_v) * 4 > target.fast_cache // 2:
             groups //= 2
-        keys = BLOCK
+        keys = KEYS
         while keys > 32 and keys * (of.d + of.d_v) * SIZES[of.storage] > target.fast_cache // 4:
             keys //= 2
     return Plan(

@@ -7,6 +7,7 @@ part leaves its maximum, sum and output, and a second phase merges them in order
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from regard.kernels.cells import INFINITY, words_of
@@ -22,6 +23,7 @@ from regard.kernels.values import (
     Pointer,
     Value,
     Variable,
+    across,
     any_lane,
     f32,
     f64,
@@ -233,7 +235,7 @@ class Decode:
         """Ask the memory for some bytes of a row that will be wanted soon. Asking for what is not there is harmless."""
         line = Pointer(row, i8) + begin
         for c in range(0, min(size, ASKED), 64):
-            read, keep, data = (f.constant(i32, n) for n in (0, 3, 1))
+            read, keep, data = (f.constant(i32, n) for n in (0, 2, 1))
             f.call("llvm.prefetch.p0", [line.at(c), read, keep, data])
 
     def _weigh(self) -> Function:
@@ -259,9 +261,7 @@ class Decode:
                 scores[j] = s
                 seen[j] = visible.to(i8, signed=False)
                 best.set(larger(s, best.get()))
-            most = best.get()[0]
-            for i in range(1, lanes):
-                most = larger(best.get()[i], most)
+            most = across(best.get(), larger)
             maximum, total = self._state(workspace, "maximum", r), self._state(workspace, "sum", r)
             old = maximum[0]
             new = larger(most, old)
@@ -274,11 +274,7 @@ class Decode:
                 p = self.functions.exp2(scores.load(j, lanes) - shift.splat(lanes))
                 scores[j] = p
                 added.set(added.get() + p)
-            sums = added.get()
-            block = sums[0]
-            for i in range(1, lanes):
-                block = block + sums[i]
-            total[0] = self.functions.fma(total[0], alpha, block)
+            total[0] = self.functions.fma(total[0], alpha, across(added.get(), operator.add))
         f.give(any_lane(hides.get()))
         return f
 

@@ -30,6 +30,8 @@ _Q, _K, _V, _OUT, _LSE = (JOB[name] for name in ("q", "k", "v", "out", "lse"))
 # Operations a second and lane that any machine does; by it the first stretch in native code is measured out.
 PACE = 4e9
 
+PARTS = 32  # of a decode: enough for the threads of most machines, and few enough to be long
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -135,9 +137,9 @@ def launch(
 
 
 def _in_parts(of: Problem, plan: Plan, fields: dict[str, int]) -> tuple[tuple[int, int], int]:
-    """Cut the keys into parts by shape alone, some 64 tasks and none of them short; the room for what they leave."""
+    """Cut the keys into parts by shape alone, some 32 tasks and none of them short; the room for what they leave."""
     shared = of.batch * of.key_heads
-    parts = max(1, min(-(-MOST_PARTS // shared), of.n_k // 256))
+    parts = max(1, min(-(-PARTS // shared), of.n_k // 256))
     part_keys = -(-of.n_k // parts)
     left_behind = -(-of.d_v // plan.lanes) * plan.lanes + 2
     visits = part_keys * plan.queries / (plan.across * plan.keys)

@@ -516,6 +516,15 @@ def any_lane(condition: Value) -> Value:
     return condition if n == 1 else condition.bits(Type("i", n)).differs(0)
 
 
+def across(x: Value, join: Callable[[Value, Value], Value]) -> Value:
+    """All lanes joined into one number, by halves."""
+    distance = x.type.lanes // 2
+    while distance:
+        x = join(x, x.shuffle(x, [(lane + distance) % x.type.lanes for lane in range(x.type.lanes)]))
+        distance //= 2
+    return x[0]
+
+
 def turn(rows: Sequence[Value]) -> list[Value]:
     """The transpose of a square of lanes: n vectors of n lanes, n a power of two, in log2(n) rounds of shuffles."""
     n, out = len(rows), list(rows)
