@@ -157,4 +157,4 @@ def test_a_machine_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_size_of_the_cache_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, size in (("1024K", 1 << 20), ("2M", 2 << 20), ("", 512 << 10), ("much", 512 << 10)):
         monkeypatch.setattr(target.Path, "read_text", lambda self, text=text: text + "\n")
-        assert target._cache_bytes() == size
+        assert target._cache_bytes(2, 512 << 10) == size

@@ -47,10 +47,10 @@ def softcap(limit: float) -> Modifier:
     """Scores pressed smoothly into ±limit: limit · tanh(score / limit)."""
     if not isinstance(limit, (int, float, np.number)) or not limit > 0:
         raise ValueError(f"limit is {limit!r}, expected a number above 0")
-    limit = float(limit)
+    limit, inverse = float(limit), 1 / float(limit)
 
     def capped(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
-        return limit * np.tanh(score / limit)
+        return limit * np.tanh(score * inverse)
 
     return capped
 

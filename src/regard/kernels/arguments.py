@@ -6,6 +6,7 @@ is bounded by two look-ups. Making it costs one pass over the array.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
@@ -17,6 +18,7 @@ from regard.errors import TraceError
 
 BLOCK = 16  # elements; more where the array is so long that the table would weigh something
 BLOCKS = 1 << 13
+LARGEST = 3.4e38  # of f32, or nearly
 WHOLE = {"int8", "uint8", "int16", "uint16", "int32"}  # fit 32 bits whatever they hold
 
 
@@ -78,3 +80,9 @@ def whole_bits(programs: list[Program], rectangle: dict[str, tuple[int, int]]) -
         if any(array.size >= 2**31 for array in program.arrays):
             bits = 64
     return bits
+
+
+def hides(modify: Program, rectangle: dict[str, tuple[Any, Any]]) -> bool:
+    """Whether a modifier may make a score -inf that was not; sums that pass the end of f32 are not meant."""
+    known = intervals(modify.nodes, modify.constants, modify.arrays, rectangle | {"score": (-LARGEST, LARGEST)})
+    return not known[modify.roots[0]][0] > -math.inf

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.kernels.functions import LOG2E
 from regard.kernels.job import Job
 from regard.kernels.lower import Lanes, Layout
 from regard.kernels.plan import Shape
@@ -33,7 +32,7 @@ class Cells:
         self.tiles, self.f, self.job, self.workspace, self.partial = tiles, f, job, workspace, partial
         plan = tiles.plan
         self.plan = plan
-        self.tracked = partial or plan.modify is not None or bool(plan.bias)
+        self.tracked = partial or plan.hides
         self.words = job.pointer("words", i64)
         self.bases: dict[str, Lanes] = {}
         self.roots: dict[str, int] = {}
@@ -53,37 +52,41 @@ class Cells:
                 base.with_(row=tiles.positions(f, row, v), q=tiles.positions(f, row + offset, v)).ready(roots[0])
                 for v in range(tiles.vectors)
             ]
-        self.rows: dict[str, list[Lanes]] = {}
+        self.rows: dict[tuple[str, str], list[Lanes]] = {}  # "modify" and "mask", each with a key's place in the tile
 
-    def at(self, key: Value) -> None:
+    def at(self, place: Value, key: Value) -> None:
         """Go to a key: what depends on it alone is computed here, once for all vectors."""
         for name, lanes in self.programs.items():
             alone = self.bases[name].with_(k=key).ready(self.roots[name])
-            self.rows[name] = [one.with_(alone) for one in lanes]
+            self.rows[name, place.text] = [one.with_(alone) for one in lanes]
 
     def final(self, s: Value, place: Value, v: int, count: Value) -> Value:
-        """The final score in units of log2, -inf where hidden."""
+        """The final score, -inf where hidden."""
         plan, tiles, f = self.plan, self.tiles, self.f
         at = place * plan.across + v * tiles.lanes
         hidden: Value | None = None
         if plan.modify is not None:
             before = s
-            s = self.rows["modify"][v].with_(score=s).value(plan.modify[1][0], tiles.number).splat(tiles.lanes)
-            hidden = s.equals(-INFINITY) & before.differs(-INFINITY)
+            s = (
+                self.rows["modify", place.text][v]
+                .with_(score=s)
+                .value(plan.modify[1][0], tiles.number)
+                .splat(tiles.lanes)
+            )
+            if plan.hides:
+                hidden = s.equals(-INFINITY) & before.differs(-INFINITY)
         if plan.bias:
             bias = tiles.part(self.workspace, "bias").load(at, tiles.lanes)
             gone = bias.equals(-INFINITY)
             hidden = gone if hidden is None else hidden | gone
             s = s + bias
-        if plan.modify is not None or plan.bias:
-            s = s * LOG2E
         if not self.tracked:
             return s
         visible = ~hidden if hidden is not None else f.constant(i1.of(tiles.lanes), 1)
         if self.partial:
             visible = visible & (place < count).splat(tiles.lanes)
             if plan.mask is not None:
-                visible = visible & self.rows["mask"][v].value(plan.mask[1][0]).splat(tiles.lanes)
+                visible = visible & self.rows["mask", place.text][v].value(plan.mask[1][0]).splat(tiles.lanes)
             if plan.mask_array:
                 visible = visible & tiles.part(self.workspace, "mask", i8).load(at, tiles.lanes).differs(0)
         bits = visible.bits(Type("i", tiles.lanes))

@@ -9,9 +9,15 @@ from regard.problem import Problem
 from regard.terms import Terms
 
 FEW = 8  # queries: up to here keys are read for their memory's sake, beyond it they are multiplied
-QUERIES = 128  # in a block: long enough to use loaded keys several times, short enough to skip what is hidden
-KEYS = 256  # in a block: each block's sum is added to the output once, so fewer blocks also mean less rounding
+QUERIES = 288  # in a block, at most: long enough to use loaded keys several times
+MASKED = 144  # in a block, where something may be skipped: short enough for that
+KEYS = 256  # in a block, at most: each block's sum is added to the output once, so fewer blocks mean less rounding
+STEP = 32  # keys: blocks are whole numbers of these
 TASKS = 8  # at least, if the problem allows, so that two or four threads end together
+TAME = (1e-30, 1e30)  # scales that products may be held without: above 0, and far from the ends of f32
+# What a vector of queries costs in a register tile of one, two or three of them: each key that is spread over the
+# lanes serves them all.
+COST = {1: 1.5, 2: 1.08, 3: 1.0}
 
 
 def choose(
@@ -21,25 +27,31 @@ def choose(
     target: Target,
     reductions: tuple[str, ...],
     whole_bits: int,
+    hides: bool,
 ) -> Plan:
     """The plan of a problem: an online pass, but for reductions of settled weights."""
     lanes = target.lanes(64 if of.storage == "f64" else 32)
+    size = 8 if of.storage == "f64" else 4
     together = of.n_q * (of.heads // of.key_heads)
     kind = "settled" if "cells" in reductions else "forward"
     if kind == "forward" and "output" in reductions and of.n_q <= FEW and together <= 8 * FEW:
         kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
     else:
-        vectors = 1 if of.n_q <= lanes else 2
+        vectors = min(range(1, target.columns + 1), key=lambda v: -(-of.n_q // (lanes * v)) * v * COST[v])
         across = lanes * vectors
-        groups = max(1, min(QUERIES // across, -(-of.n_q // across)))
+        most = QUERIES if terms.mask is None else MASKED
+        groups = max(1, min(most // across, -(-of.n_q // across)))
         while groups > 1 and of.batch * of.heads * -(-of.n_q // (across * groups)) < TASKS:
-            groups //= 2
+            groups -= 1
         # A block of keys and values, and one of queries and outputs, share the second cache.
-        while groups > 1 and groups * across * (of.d + of.d_v) * 4 > target.fast_cache // 2:
-            groups //= 2
+        while groups > 1 and groups * across * (of.d + of.d_v) * size > target.fast_cache // 2:
+            groups -= 1
         keys = KEYS
-        while keys > 32 and keys * (of.d + of.d_v) * SIZES[of.storage] > target.fast_cache // 4:
-            keys //= 2
+        while keys > STEP and keys * (of.d + of.d_v) * SIZES[of.storage] > target.fast_cache // 4:
+            keys -= STEP
+        # The weights of a tile, and the columns of V that they meet, stay in the nearest.
+        while keys > STEP and keys * (across * size + target.rows * size) > target.near_cache * 7 // 8:
+            keys -= STEP
     return Plan(
         kind,
         target,
@@ -55,6 +67,13 @@ def choose(
         mask_array=terms.mask_array is not None,
         bias=terms.bias.storage if terms.bias is not None else "",
         sinks=terms.sinks is not None,
+        natural=bool(
+            terms.modify is not None
+            or terms.bias is not None
+            or terms.sinks is not None
+            or not TAME[0] <= terms.scale <= TAME[1]
+        ),
+        hides=hides,
         whole_bits=whole_bits,
         queries=together if kind == "decode" else 0,
     )

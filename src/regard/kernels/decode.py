@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable
 
 from regard.kernels.cells import INFINITY, words_of
-from regard.kernels.functions import LN2, LOG2E
 from regard.kernels.job import Job
 from regard.kernels.lower import Lanes
 from regard.kernels.plan import Plan
@@ -245,6 +244,7 @@ class Decode:
         f = self.module.function("weigh_block", parameters, i1)
         address, workspace, first, key, count = f.arguments
         job = Job(address)
+        rate = tiles.rate(job)
         hides = f.variable(f.constant(i1.of(lanes), 0))
         zero, lowest = f.constant(self.number.of(lanes), 0.0), f.constant(self.number.of(lanes), -INFINITY)
         with f.loop(0, self.rows) as r:
@@ -267,11 +267,11 @@ class Decode:
             new = larger(most, old)
             maximum[0] = new
             shift = select(new.equals(-INFINITY), 0.0, new)
-            alpha = self.functions.exp2(old - shift)
+            alpha = self.functions.exp2(old - shift, rate, spare=tiles.spare)
             self._state(workspace, "alpha", r)[0] = alpha
             added = f.variable(zero)
             with f.loop(0, count, lanes) as j:
-                p = self.functions.exp2(scores.load(j, lanes) - shift.splat(lanes))
+                p = self.functions.exp2(scores.load(j, lanes) - shift.splat(lanes), rate, spare=tiles.spare)
                 scores[j] = p
                 added.set(added.get() + p)
             total[0] = self.functions.fma(total[0], alpha, across(added.get(), operator.add))
@@ -356,24 +356,24 @@ class Decode:
         first, _ = self._split(f, job, head)
         parts = job.parts
         place = job.pointer("partial", self.number) + head * (parts * (self.rows * self.left_behind))
-        rates = Pointer(f.stack(f64, MOST_PARTS), f64)
+        rates, rate = Pointer(f.stack(f64, MOST_PARTS), f64), tiles.rate(job)
         with f.loop(0, self.rows) as r:
             instance, row = self._instance(job, first, r)
             mine = place + r * self.left_behind
             span = self.rows * self.left_behind
             sink = f.constant(self.number, -INFINITY)
             if plan.sinks:
-                sink = job.pointer("sinks", self.number)[instance.remainder(job.heads)] * LOG2E
+                sink = job.pointer("sinks", self.number)[instance.remainder(job.heads)]
             most = f.variable(sink)
             with f.loop(0, parts) as p:
                 most.set(larger((mine + p * span)[self.left_behind - 2], most.get()))
             shift = select(most.get().equals(-INFINITY), 0.0, most.get())
-            total = f.variable(self.functions.exp2(sink - shift).to(f64))
+            total = f.variable(self.functions.exp2(sink - shift, rate).to(f64))
             with f.loop(0, parts) as p:
                 one = mine + p * span
-                rate = self.functions.exp2(one[self.left_behind - 2] - shift).to(f64)
-                rates[p] = rate
-                total.set(self.functions.fma(one[self.left_behind - 1].to(f64), rate, total.get()))
+                share = self.functions.exp2(one[self.left_behind - 2] - shift, rate).to(f64)
+                rates[p] = share
+                total.set(self.functions.fma(one[self.left_behind - 1].to(f64), share, total.get()))
             empty = total.get().equals(0.0)
             share = 1.0 / select(empty, 1.0, total.get())
             if "output" in plan.reductions:
@@ -395,8 +395,9 @@ class Decode:
 
                 self._each(f, plan.d_v, give)
             if "lse" in plan.reductions:
+                scale = f.constant(f64, 1.0) if plan.natural else job.scale.bits(f64)
                 natural = self.functions.fma(
-                    most.get().to(f64), f.constant(f64, LN2), self.functions.log(select(empty, 1.0, total.get()))
+                    most.get().to(f64), scale, self.functions.log(select(empty, 1.0, total.get()))
                 )
                 job.head("lse", self.number, instance)[row] = select(empty, -INFINITY, natural).to(self.number)
         f.give()
@@ -409,9 +410,8 @@ class DecodeCells:
     def __init__(self, of: Decode, f: Function, job: Job, instance: Value, row: Value):
         self.of, self.f, self.job, self.instance, self.row = of, f, job, instance, row
         plan, tiles = of.plan, of.tiles
-        scale = job.scale.bits(f64)
-        self.plan, self.natural = plan, plan.modify is not None or bool(plan.bias)
-        self.factor = (scale if self.natural else scale * LOG2E).to(of.number).splat(of.lanes)
+        self.plan = plan
+        self.scale = job.scale.bits(f64).to(of.number).splat(of.lanes) if plan.natural else None
         whole = i32 if plan.whole_bits == 32 else i64
         self.whole = whole
         words = job.pointer("words", i64)
@@ -425,21 +425,20 @@ class DecodeCells:
                 self.programs[name] = base.with_(**known).ready(shape[1][0])
 
     def final(self, s: Value, key: Value, j: Value, count: Value) -> tuple[Value, Value]:
-        """Final scores in units of log2 of the keys from key + j on, and which of them are visible."""
+        """Final scores of the keys from key + j on, and which of them are visible."""
         plan, f, lanes = self.plan, self.f, self.of.lanes
         k = (key + j).to(self.whole).splat(lanes) + f.lanes(self.whole, range(lanes))
-        s = s * self.factor
+        s = s if self.scale is None else s * self.scale
         visible = f.constant(i1.of(lanes), 1)
         if plan.modify is not None:
             before = s
             s = self.programs["modify"].with_(k=k, score=s).value(plan.modify[1][0], self.of.number).splat(lanes)
-            visible = ~(s.equals(-INFINITY) & before.differs(-INFINITY))
+            if plan.hides:
+                visible = ~(s.equals(-INFINITY) & before.differs(-INFINITY))
         if plan.bias:
             bias = self._along("bias", key, j, count)
             visible = visible & bias.differs(-INFINITY)
             s = s + bias
-        if self.natural:
-            s = s * LOG2E
         if plan.mask is not None:
             visible = visible & self.programs["mask"].with_(k=k).value(plan.mask[1][0]).splat(lanes)
         if plan.mask_array:

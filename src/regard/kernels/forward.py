@@ -1,13 +1,12 @@
 """The online pass: lse is not known yet, so a running maximum rescales what was gathered.
 
-Each group keeps a maximum, in units of log2, and the sum of its weights relative to it; a block of keys that raises the
-maximum makes alpha = 2^(old - new), by which everything gathered so far is multiplied.
+Each group keeps a maximum, in the units its scores are held in, and the sum of its weights relative to it; a block of
+keys that raises the maximum makes alpha = 2^((old - new) · rate), by which everything gathered so far is multiplied.
 """
 
 from __future__ import annotations
 
 from regard.kernels.cells import INFINITY
-from regard.kernels.functions import LOG2E
 from regard.kernels.plan import Plan
 from regard.kernels.reduction import Group
 from regard.kernels.run import run
@@ -33,7 +32,7 @@ class Online(Walk):
         first, total = f.constant(plan.number, -INFINITY), f.constant(plan.number, 0.0)
         if plan.sinks:  # a sink is a key that is always there and has no value
             sink = job.pointer("sinks", plan.number)[group.instance.remainder(job.heads)]
-            first = sink * LOG2E
+            first = sink
             total = select(sink.equals(-INFINITY), total, 1.0)
         maximum, sums = (self.tiles.part(group.workspace, x) + group.index * plan.across for x in ("maximum", "sum"))
         with f.loop(0, plan.across, plan.lanes) as at:
@@ -43,4 +42,5 @@ class Online(Walk):
         maximum, sums = (
             self.tiles.part(group.workspace, x) + group.index * self.plan.across for x in ("maximum", "sum")
         )
-        f.call(self.weigh_online, [group.workspace, maximum.address, sums.address, count])
+        job = group.job.words.address
+        f.call(self.weigh_online, [job, group.workspace, maximum.address, sums.address, count])

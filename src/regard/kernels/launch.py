@@ -15,7 +15,7 @@ from regard.algebra.program import linearize
 from regard.kernels import arguments, threads
 from regard.kernels.choose import choose
 from regard.kernels.compile import Entry, kernel
-from regard.kernels.decode import MOST_PARTS, decode
+from regard.kernels.decode import decode
 from regard.kernels.forward import forward
 from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan
 from regard.kernels.settled import settled
@@ -71,7 +71,8 @@ def launch(
     trees = {"modify": terms.modify, "mask": terms.mask}
     programs = {name: linearize(x) for name, x in trees.items() if x is not None}
     whole_bits = arguments.whole_bits(list(programs.values()), _rectangle(of)) if programs else 32
-    plan = choose(of, terms, programs, host(), reductions, whole_bits)
+    hides = terms.bias is not None or ("modify" in programs and arguments.hides(programs["modify"], _rectangle(of)))
+    plan = choose(of, terms, programs, host(), reductions, whole_bits, hides)
     entry = kernel(plan, WRITERS[plan.kind])
 
     instances = of.batch * of.heads

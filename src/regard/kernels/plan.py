@@ -53,6 +53,8 @@ class Plan:
     mask_array: bool = False
     bias: str = ""  # the storage of a (query, key) bias
     sinks: bool = False
+    natural: bool = False  # scores are held as they enter softmax, not as bare products q·k
+    hides: bool = False  # a modifier or a bias may make a score -inf
     whole_bits: int = 32  # of whole numbers on lanes
     queries: int = 0  # rows that share each key, when decoding
 
@@ -70,6 +72,11 @@ class Plan:
     def widened(self) -> bool:
         """Whether blocks of K and V are turned into f32 before they are multiplied; a decode widens as it reads."""
         return self.storage in ("bf16", "f16") and not self.pairs and self.kind != "decode"
+
+    @property
+    def panels(self) -> bool:
+        """Whether blocks of V are laid out in panels, some columns wide, before they are multiplied."""
+        return not self.pairs and "output" in self.reductions and (self.groups > 1 or self.widened)
 
     @property
     def lanes(self) -> int:
@@ -132,7 +139,7 @@ class Plan:
             "mask": self.keys * self.across * self.mask_array,
             "bias": self.keys * self.across * size * bool(self.bias),
             "keys": self.keys * self.d * 4 * self.widened,
-            "values": self.keys * self.d_v * 4 * self.widened,
+            "values": self.keys * self.d_v * size * self.panels,
         }
 
     @cached_property

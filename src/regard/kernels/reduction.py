@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from regard.kernels.cells import INFINITY
-from regard.kernels.functions import LN2
 from regard.kernels.job import Job
 from regard.kernels.tiles import UNROLL, Tiles
-from regard.kernels.values import Function, Operand, Pointer, Value, f32, i1, i16, i32, i64, ptr, select, smaller
+from regard.kernels.values import Function, Operand, Pointer, Value, f32, f64, i1, i16, i32, i64, ptr, select, smaller
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of keys and its values, as the micro-kernels read them, and whether anything in it may be hidden."""
+    """A block of keys, its values as they came, and whether anything in it may be hidden."""
 
     key: Value
     count: Value
@@ -76,6 +75,7 @@ class Output:
     def __init__(self, tiles: Tiles):
         self.tiles, self.plan = tiles, tiles.plan
         self.value, self.value_guarded, self.finite = self._value(), self._value_guarded(), tiles.finite()
+        self.lay_panels = self._lay_panels() if self.plan.panels else None
         self.give = tiles.give(tiles.stored)
         self.guarded: Value | None = None
 
@@ -89,7 +89,10 @@ class Output:
             state[at] = f.constant(self.plan.number.of(lanes), 0.0)
 
     def block(self, f: Function, job: Job, workspace: Value, block: Block) -> None:
-        """Whether hidden values have to be chosen away, since 0 · inf is not 0."""
+        """Lay out the values; and see whether hidden ones have to be chosen away, since 0 · inf is not 0."""
+        if self.lay_panels is not None:
+            put = self.tiles.part(workspace, "values")
+            f.call(self.lay_panels, [block.values.address, put.address, block.count, block.value_stride])
         guarded = f.variable(f.constant(i1, 0))
         with f.when(block.hides):
             guarded.set(~f.call(self.finite, [block.values.address, block.count, block.value_stride]))
@@ -98,16 +101,17 @@ class Output:
     def update(self, f: Function, group: Group, tile: Tile) -> None:
         assert self.guarded is not None
         block, job, state = tile.block, group.job, self.state(group).address
+        numbers = [tile.start, tile.count, block.value_stride]
         lines = block.values.bytes(tile.start * block.value_stride).address
         with f.when(self.guarded) as otherwise:
             f.call(self.value_guarded, [group.workspace, lines, state, tile.count, block.value_stride])
             otherwise()
-            stride = block.value_stride
             if self.plan.pairs:
                 packed = job.pointer("packed", i32).bytes(job.pointer("packed_at", i64)[group.instance])
                 lines = (packed + (block.key + tile.start).lshr(1) * self.plan.d_v).address
-                stride = f.constant(i64, self.plan.d_v * 4)
-            f.call(self.value, [group.workspace, lines, state, tile.count, stride])
+            elif self.plan.panels:
+                lines = self.tiles.part(group.workspace, "values").address
+            f.call(self.value, [group.workspace, lines, state, *numbers])
 
     def finish(self, f: Function, group: Group) -> None:
         plan, job, tiles = self.plan, group.job, self.tiles
@@ -154,24 +158,59 @@ class Output:
         f.give()
         return f
 
+    def _lay_panels(self) -> Function:
+        """A block of values as panels, each of all its keys and as many columns as a register tile has rows.
+
+        A panel is read from end to end by every group. Rows of V as they come lie so far apart that a few columns of
+        them fall on few sets of the nearest cache, and push each other out.
+        """
+        tiles, plan, rows = self.tiles, self.plan, self.plan.target.rows
+        f = tiles.module.function("lay_panels", [("values", ptr), ("put", ptr), ("count", i64), ("stride", i64)])
+        values, put, count, stride = f.arguments
+        panels = Pointer(put, plan.number)
+
+        def lay(first: Operand, widths: list[int]) -> None:
+            """Neighbouring panels, from a column on."""
+            with f.loop(0, count) as j:
+                line = Pointer(values, tiles.stored).bytes(j * stride)
+                column = f.value(i64, first)
+                for width in widths:
+                    panels[column * plan.keys + j * width] = tiles.read(line, column, width)
+                    column = column + width
+
+        whole = plan.d_v // (2 * rows) * (2 * rows)
+        with f.loop(0, whole, 2 * rows) as first:  # the columns of a cache line, of f32, together
+            lay(first, [rows, rows])
+        rest = [rows] * ((plan.d_v - whole) // rows) + [plan.d_v % rows] * (plan.d_v % rows > 0)
+        if rest:
+            lay(whole, rest)
+        f.give()
+        return f
+
     def _value(self) -> Function:
-        """What a block of values adds to the output of a group. The block's sum starts at zero and is added once."""
+        """What some keys of a block add to the output of a group. The sum of a block starts at zero, is added once."""
         tiles, plan, lanes, vectors = self.tiles, self.plan, self.plan.lanes, self.plan.vectors
-        parameters = [(n, ptr) for n in ("workspace", "values", "output")] + [("count", i64), ("stride", i64)]
-        f = tiles.module.function("value", parameters)
-        workspace, values, output, count, stride = f.arguments
+        pointers, numbers = ("workspace", "values", "output"), ("start", "count", "stride")
+        f = tiles.module.function("value", [*((n, ptr) for n in pointers), *((n, i64) for n in numbers)])
+        workspace, values, output, begin, count, stride = f.arguments
         weights = tiles.part(workspace, "pairs", i32) if plan.pairs else tiles.part(workspace, "scores")
         steps = (count + 1).lshr(1) if plan.pairs else count
         result, alpha = Pointer(output, tiles.number), tiles.part(workspace, "alpha")
+        size = 4 if plan.pairs else tiles.number.size
 
         def columns(start: Operand, width: int) -> None:
             """So many columns of V, for all keys."""
             total = tiles.zeros(f, width * vectors)
-            first = Pointer(values, tiles.operand, 4 if plan.pairs else tiles.number.size) + start
+            first, step = Pointer(values, tiles.operand, size) + start, stride
+            if plan.pairs:
+                step = f.constant(i64, plan.d_v * size)
+            elif plan.panels:
+                step = f.constant(i64, width * size)
+                first = Pointer(values, tiles.operand, size) + (f.value(i64, start) * plan.keys + begin * width)
 
             def key(at: Value) -> None:
                 p = [weights.load(at * plan.across + v * lanes, lanes) for v in range(vectors)]
-                line = first.bytes(at * stride)
+                line = first.bytes(at * step)
                 for c in range(width):
                     x = line[c].splat(lanes)
                     for v in range(vectors):
@@ -209,7 +248,7 @@ class Output:
         with f.loop(0, plan.d_v) as c:
             total = tiles.zeros(f, vectors)
             with f.loop(0, count) as j:
-                x = tiles.read(Pointer(values, tiles.source, tiles.source.size).bytes(j * stride), c, 1).splat(lanes)
+                x = tiles.read(Pointer(values, tiles.stored).bytes(j * stride), c, 1).splat(lanes)
                 for v in range(vectors):
                     if plan.pairs:
                         both = tiles.part(workspace, "pairs", i32).load(j.lshr(1) * plan.across + v * lanes, lanes)
@@ -227,7 +266,7 @@ class Output:
 
 
 class LogSumExp:
-    """lse = m·ln 2 + ln Σ, from the maximum and the sum that every online pass keeps; -inf for an empty row."""
+    """lse = m + ln Σ, from the maximum and the sum that every online pass keeps; -inf for an empty row."""
 
     def __init__(self, tiles: Tiles):
         self.tiles, self.plan = tiles, tiles.plan
@@ -249,12 +288,13 @@ class LogSumExp:
         maximum, total = (tiles.part(group.workspace, name) + group.index * plan.across for name in ("maximum", "sum"))
         room = tiles.part(group.workspace, "alpha")
         lse = job.head("lse", plan.number, group.instance) + group.row
+        scale = f.constant(plan.number, 1.0) if plan.natural else job.scale.bits(f64).to(plan.number)
         with f.loop(0, plan.across, plan.lanes) as at:
             sums = total.load(at, plan.lanes)
             empty = sums.equals(0.0)
             logarithm = tiles.functions.log(select(empty, 1.0, sums))
             most = maximum.load(at, plan.lanes)
-            natural = tiles.functions.fma(most, f.constant(most.type, LN2), logarithm)
+            natural = tiles.functions.fma(most, scale, logarithm)
             room[at] = select(empty, -INFINITY, natural)
         with f.loop(0, smaller(job.n_q - group.row, plan.across)) as lane:
             lse[lane] = room[lane]

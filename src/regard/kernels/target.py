@@ -34,6 +34,7 @@ class Target:
     fused: bool  # multiply-add in one instruction
     half: bool  # conversion between f16 and f32 in one instruction
     pairs: bool  # bf16 pair products
+    near_cache: int  # bytes of the cache that a tile of weights stays in (L1)
     fast_cache: int  # bytes of the cache that a block of keys and a block of queries share (L2)
 
     def lanes(self, bits: int) -> int:
@@ -42,8 +43,13 @@ class Target:
 
     @property
     def rows(self) -> int:
-        """Rows of a register tile: with two vectors each, all sums and one broadcast must stay in registers."""
+        """Rows of a register tile: all its sums, a vector of each column and one broadcast must stay in registers."""
         return 8 if self.registers >= 32 else 4
+
+    @property
+    def columns(self) -> int:
+        """Vectors of a register tile, at most."""
+        return 3 if self.registers >= 32 else 2
 
     def machine(self) -> llvm.TargetMachine:
         """LLVM's view of it; an engine takes a machine over, so each gets its own."""
@@ -69,7 +75,8 @@ def host() -> Target:
 @lru_cache(maxsize=8)
 def _read(narrowed: str) -> Target:
     _start_llvm()
-    triple, cache = llvm.get_process_triple(), _cache_bytes()
+    triple = llvm.get_process_triple()
+    near, fast = _cache_bytes(0, 32 << 10), _cache_bytes(2, 512 << 10)
     if not triple.startswith(("x86_64", "aarch64", "arm64")):
         raise TargetError(
             f"this process runs on {triple}, expected a 64-bit x86 or Arm: kernels are not made for others"
@@ -78,7 +85,7 @@ def _read(narrowed: str) -> Target:
         if narrowed:
             raise TargetError(f"REGARD_TARGET is {narrowed!r}, but this machine is {platform.machine()}: unset it")
         features = llvm.get_host_cpu_features().flatten()
-        return Target(triple, llvm.get_host_cpu_name(), features, 128, 32, True, True, False, cache)
+        return Target(triple, llvm.get_host_cpu_name(), features, 128, 32, True, True, False, near, fast)
     has = llvm.get_host_cpu_features()
     wide = all(has.get(f"avx512{part}", False) for part in ("f", "bw", "dq", "vl"))
     level = "x86-64-v4" if wide else "x86-64-v3" if has.get("avx2") and has.get("fma") else "x86-64-v2"
@@ -97,14 +104,15 @@ def _read(narrowed: str) -> Target:
         fused=level != "x86-64-v2",
         half=level != "x86-64-v2",
         pairs=not narrowed and level == "x86-64-v4" and bool(has.get("avx512bf16", False)),
-        fast_cache=cache,
+        near_cache=near,
+        fast_cache=fast,
     )
 
 
-def _cache_bytes() -> int:
-    """The second cache, which one core has for itself; 512 KiB where the system does not say."""
+def _cache_bytes(index: int, otherwise: int) -> int:
+    """A cache that one core has for itself: 0 is the nearest, of data; 2 is the second."""
     try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").read_text().strip()
         return int(text.rstrip("KM")) * (1 << 20 if text.endswith("M") else 1 << 10)
     except (OSError, ValueError):
-        return 512 << 10
+        return otherwise

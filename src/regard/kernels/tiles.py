@@ -8,6 +8,7 @@ keys are lane by lane and Pᵀ lies ready for Oᵀ += Vᵀ·Pᵀ.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from regard.kernels.cells import INFINITY, Cells, words_of
 from regard.kernels.functions import LOG2E, Functions
@@ -37,6 +38,8 @@ from regard.kernels.values import (
     turn,
 )
 
+SPARE = {32: 24, 64: 53}  # powers of two between the least weight and the least normal number
+SIDE = 2  # keys that are changed side by side
 UNROLL = 4  # steps of an inner product written out
 
 
@@ -49,6 +52,9 @@ class Tiles:
         self.number, self.lanes, self.vectors = plan.number, plan.lanes, plan.vectors
         self.stored = STORAGE[plan.storage]
         self.element_size = {"f64": 8, "f32": 4}.get(plan.storage, 2)
+        # A weight that is not 0 is so far above the least normal number that its products with values are, too: many
+        # machines take a hundred times as long for those below. What is left out is less than 2e-31 of the largest.
+        self.spare = SPARE[self.number.bits]
         # What keys and values are read as by the products.
         self.operand = i32 if plan.pairs else self.number
 
@@ -76,29 +82,18 @@ class Tiles:
 
     # Sᵀ = K·Qᵀ
 
-    def score(self, partial: bool) -> Function:
-        """Scores of a group against `count` keys, and their maximum.
-
-        The partial kind hides what the mask hides, and rows past the last key; both then hold -inf. A full one holds
-        scores that are all visible, unless a bias or a modifier hides them.
-        """
+    def score(self) -> Function:
+        """Products of a group with `count` keys, and their maximum; past the last key the last one is repeated."""
         plan, lanes, vectors, rows = self.plan, self.lanes, self.vectors, self.plan.target.rows
-        names = ["job", "workspace", "keys", "queries"]
-        parameters = [(n, ptr) for n in names] + [(n, i64) for n in ("instance", "row", "key", "count", "stride")]
-        f = self.module.function("score_partial" if partial else "score_full", parameters)
-        address, workspace, keys, queries, instance, row, key, count, stride = f.arguments
-        job = Job(address)
+        names = ["workspace", "keys", "queries"]
+        f = self.module.function("score", [*((n, ptr) for n in names), ("count", i64), ("stride", i64)])
+        workspace, keys, queries, count, stride = f.arguments
         packed = Pointer(queries, self.operand)
         scores = self.part(workspace, "scores")
-        wide = self.number.of(lanes)
-        scale = job.scale.bits(f64)
-        natural = plan.modify is not None or bool(plan.bias)
-        factor = (scale if natural else scale * LOG2E).to(self.number).splat(lanes)
-        cells = Cells(self, f, job, workspace, instance, row, partial)
-        best = [f.variable(f.constant(wide, -INFINITY)) for _ in range(vectors)]
+        best = self.lowest(f)
         last = count - 1
         with f.loop(0, count, rows) as first:
-            where = [smaller(first + r, last) if partial else first + r for r in range(rows)]
+            where = [smaller(first + r, last) for r in range(rows)]
             lines = [Pointer(keys, self.operand, self.element_size).bytes(w * stride) for w in where]
             total = self.zeros(f, rows * vectors)
 
@@ -121,18 +116,55 @@ class Tiles:
                 step(rest, 1)
             if plan.pairs and plan.d % 2:
                 self._odd(lines, packed, total)
-
             for r in range(rows):
-                place = first + r
-                cells.at(key + place)
                 for v in range(vectors):
-                    s = total[r * vectors + v].get() * factor
-                    s = cells.final(s, place, v, count)
-                    scores[place * plan.across + v * lanes] = s
+                    s = total[r * vectors + v].get()
+                    scores[(first + r) * plan.across + v * lanes] = s
                     best[v].set(larger(s, best[v].get()))
+        self.keep_best(workspace, best)
+        f.give()
+        return f
+
+    def lowest(self, f: Function) -> list[Variable]:
+        """A maximum for each vector of a group, of nothing yet."""
+        return [f.variable(f.constant(self.number.of(self.lanes), -INFINITY)) for _ in range(self.vectors)]
+
+    def keep_best(self, workspace: Value, best: list[Variable]) -> None:
+        """Leave the maxima of a tile where `weigh` finds them."""
         maxima = self.part(workspace, "block_maximum")
-        for v in range(vectors):
-            maxima[v * lanes] = best[v].get()
+        for v, most in enumerate(best):
+            maxima[v * self.lanes] = most.get()
+
+    def change(self, hiding: bool) -> Function:
+        """Products in the workspace as final scores, and the maximum of these.
+
+        The partial kind hides what the mask hides, and rows past the last key; both then hold -inf. In a full one all
+        is visible, unless a bias or a modifier hides it.
+        """
+        plan, lanes, rows = self.plan, self.lanes, self.plan.target.rows
+        parameters = [("job", ptr), ("workspace", ptr), *((n, i64) for n in ("instance", "row", "key", "count"))]
+        f = self.module.function("change_partial" if hiding else "change_full", parameters)
+        address, workspace, instance, row, key, count = f.arguments
+        job = Job(address)
+        scores = self.part(workspace, "scores")
+        scale = job.scale.bits(f64).to(self.number).splat(lanes) if plan.natural else None
+        cells = Cells(self, f, job, workspace, instance, row, hiding)
+        best = self.lowest(f)
+
+        def final(place: Value, v: int) -> Value:
+            s = scores.load(place * plan.across + v * lanes, lanes)
+            return cells.final(s if scale is None else s * scale, place, v, count)
+
+        with f.loop(0, (count + (rows - 1)) & -rows, SIDE) as first:
+            places = [(u, v) for u in range(SIDE) for v in range(self.vectors)]
+            rows_of = [first + u for u in range(SIDE)]
+            for place in rows_of:
+                cells.at(place, key + place)
+            changed = f.side_by_side([partial(final, rows_of[u], v) for u, v in places])
+            for (u, v), s in zip(places, changed, strict=True):
+                scores[rows_of[u] * plan.across + v * lanes] = s
+                best[v].set(larger(s, best[v].get()))
+        self.keep_best(workspace, best)
         f.give()
         return f
 
@@ -147,14 +179,21 @@ class Tiles:
                 place = total[r * self.vectors + v]
                 place.set(self.product(k, q[v], place.get()))
 
-    # P = exp2(S - m)
+    # P = exp2((S - m) · rate)
+
+    def rate(self, job: Job) -> Value:
+        """By what a difference of scores is multiplied to be an exponent of 2. Never rounded by itself, it costs less
+        error than a score would that was multiplied first."""
+        f = job.words.address.function
+        return f.constant(self.number, LOG2E) if self.plan.natural else (job.scale.bits(f64) * LOG2E).to(self.number)
 
     def weigh(self) -> Function:
         """Weights of the scores in the workspace against the new maximum, and the running sum; leaves alpha."""
         plan, lanes, vectors, rows = self.plan, self.lanes, self.vectors, self.plan.target.rows
-        parameters = [(n, ptr) for n in ("workspace", "maximum", "sum")] + [("count", i64)]
+        parameters = [(n, ptr) for n in ("job", "workspace", "maximum", "sum")] + [("count", i64)]
         f = self.module.function("weigh", parameters)
-        workspace, maxima, sums, count = f.arguments
+        address, workspace, maxima, sums, count = f.arguments
+        rate = self.rate(Job(address))
         maximum, total = Pointer(maxima, self.number), Pointer(sums, self.number)
         scores, block = self.part(workspace, "scores"), self.part(workspace, "block_maximum")
         alpha = self.part(workspace, "alpha")
@@ -166,17 +205,19 @@ class Tiles:
             maximum[v * lanes] = new
             # While nothing was seen the maximum is -inf, and -inf - -inf would not be a number.
             shift.append(select(new.equals(-INFINITY), 0.0, new))
-            alpha[v * lanes] = self.functions.exp2(old - shift[v])
+            alpha[v * lanes] = self.functions.exp2(old - shift[v], rate, spare=self.spare)
         whole = (count + (rows - 1)) & -rows
         pairs = self.part(workspace, "pairs", i32) if plan.pairs else None
         with f.loop(0, whole, step) as j:
             for v in range(vectors):
-                weights = []
-                for u in range(step):
-                    at = (j + u) * plan.across + v * lanes
-                    p = self.functions.exp2(scores.load(at, lanes) - shift[v], coarse=plan.pairs)
+                places = [(j + u) * plan.across + v * lanes for u in range(step)]
+
+                def weight(at: Value, base: Value = shift[v]) -> Value:
+                    return self.functions.exp2(scores.load(at, lanes) - base, rate, plan.pairs, self.spare)
+
+                weights = f.side_by_side([partial(weight, at) for at in places])
+                for at, p in zip(places, weights, strict=True):
                     added[v].set(added[v].get() + p)
-                    weights.append(p)
                     if not plan.pairs:
                         scores[at] = p
                 if pairs is not None:
@@ -187,11 +228,6 @@ class Tiles:
             )
         f.give()
         return f
-
-    @property
-    def source(self) -> Type:
-        """What a value is stored as where a partial tile reads it: as it came, or widened."""
-        return f32 if self.plan.widened else self.stored
 
     def read(self, line: Pointer, at: Operand, lanes: int) -> Value:
         """Elements of a row of q, k or v, as numbers to compute with."""
@@ -213,7 +249,7 @@ class Tiles:
         rest = f.variable(f.constant(self.number, 0.0))
         main = plan.d_v // lanes * lanes
         with f.loop(0, count) as j:
-            line = Pointer(values, self.source).bytes(j * stride)
+            line = Pointer(values, self.stored).bytes(j * stride)
             if main:
                 with f.loop(0, main, lanes) as c:
                     x = self.read(line, c, lanes)
@@ -311,18 +347,17 @@ class Tiles:
         return f
 
     def widen(self) -> Function:
-        """A block of bf16 or f16 rows as f32 rows without gaps."""
-        plan, lanes = self.plan, self.lanes
-        parameters = [("rows", ptr), ("put", ptr), ("count", i64), ("stride", i64), ("width", i64)]
+        """A block of bf16 or f16 keys as f32 rows without gaps."""
+        width, lanes = self.plan.d, self.lanes
+        parameters = [("rows", ptr), ("put", ptr), ("count", i64), ("stride", i64)]
         f = self.module.function("widen", parameters)
-        rows, put, count, stride, width = f.arguments
-        main = width & -lanes
+        rows, put, count, stride = f.arguments
         with f.loop(0, count) as j:
             line, to = Pointer(rows, i16).bytes(j * stride), Pointer(put, f32) + j * width
-            with f.loop(0, main, lanes) as c:
-                to[c] = self.functions.widen(line.load(c, lanes), plan.storage)
-            with f.loop(main, width) as c:
-                to[c] = self.functions.widen(line[c], plan.storage)
+            with f.loop(0, width // lanes * lanes, lanes) as c:
+                to[c] = self.read(line, c, lanes)
+            with f.loop(width // lanes * lanes, width) as c:
+                to[c] = self.read(line, c, 1)
         f.give()
         return f
 

@@ -21,7 +21,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Union
+from itertools import zip_longest
+from typing import TypeVar, Union
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ i1, i8, i16, i32, i64 = (Type("i", n) for n in (1, 8, 16, 32, 64))
 ptr, void = Type("p", 64), Type("v", 0)
 
 Number = int | float
+T = TypeVar("T")
 Operand = Union["Value", int, float]
 
 
@@ -439,6 +441,19 @@ class Function:
             self.open(no)
             self.jump(done)
         self.open(done)
+
+    def side_by_side(self, several: Sequence[Callable[[], T]]) -> list[T]:
+        """What each of these gives, their instructions dealt out in turn, so that while one chain waits others go on.
+
+        Each is a straight line of its own: no loops or branches, and nothing that another of them sets.
+        """
+        kept, results, streams = self.lines, [], []
+        for one in several:
+            self.lines = []
+            results.append(one())
+            streams.append(self.lines)
+        self.lines = kept + [line for step in zip_longest(*streams) for line in step if line is not None]
+        return results
 
     def __str__(self) -> str:
         # No two arguments of our kernels overlap: inputs are only read, outputs and scratch are apart from them.

@@ -36,7 +36,8 @@ class Walk:
         self.plan, self.module = plan, module
         self.tiles = tiles = Tiles(plan, module)
         self.reductions: list[Reduction] = [REDUCTIONS[name](tiles) for name in plan.reductions]
-        self.score = [tiles.score(partial=False), tiles.score(partial=True)]
+        self.score, self.change_partial = tiles.score(), tiles.change(hiding=True)
+        self.change_full = tiles.change(hiding=False) if plan.natural else None
         self.pack = tiles.pack()
         self.widen = tiles.widen() if plan.widened else None
         self.classify = tiles.classify() if plan.mask is not None else None
@@ -167,13 +168,13 @@ class Walk:
         keys, key_stride = job.head("k", tiles.stored, instance).bytes(key * job.k_row), job.k_row
         values, value_stride = job.head("v", tiles.stored, instance).bytes(key * job.v_row), job.v_row
         if self.widen is not None:
-            keys, key_stride = self._widened(f, workspace, "keys", keys, count, key_stride, plan.d)
-            if plan.d_v:
-                values, value_stride = self._widened(f, workspace, "values", values, count, value_stride, plan.d_v)
+            put = tiles.part(workspace, "keys", f32)
+            f.call(self.widen, [keys.address, put.address, count, key_stride])
+            keys, key_stride = put, f.constant(i64, plan.d * 4)
         partial = full.equals(0) | (count & (plan.target.rows - 1)).differs(0)
         if plan.mask_array:
             partial = f.constant(i1, 1)
-        hides = f.constant(i1, 1) if plan.modify is not None or plan.bias else partial
+        hides = f.constant(i1, 1) if plan.hides else partial
         block = Block(key, count, values, value_stride, hides)
         for reduction in self.reductions:
             reduction.block(f, job, workspace, block)
@@ -188,25 +189,18 @@ class Walk:
             with f.when(visible.get().differs(0)):
                 here = keys.bytes(begin * key_stride).address
                 queries = tiles.part(workspace, "queries", tiles.operand) + g * (plan.depth * plan.across)
-                which = [instance, group.row, key + begin, length, key_stride]
+                f.call(self.score, [workspace, here, queries.address, length, key_stride])
+                which = [address, workspace, instance, group.row, key + begin, length]
                 with f.when(partial) as otherwise:
-                    f.call(self.score[1], [address, workspace, here, queries.address, *which])
+                    f.call(self.change_partial, which)
                     otherwise()
-                    f.call(self.score[0], [address, workspace, here, queries.address, *which])
+                    if self.change_full is not None:
+                        f.call(self.change_full, which)
                 self.weigh(f, group, length)
                 for reduction in self.reductions:
                     reduction.update(f, group, Tile(block, begin, length))
         f.give()
         return f
-
-    def _widened(
-        self, f: Function, workspace: Value, name: str, rows: Pointer, count: Value, stride: Value, width: int
-    ) -> tuple[Pointer, Value]:
-        """A block of 16-bit rows as f32 rows in the workspace, and their stride."""
-        assert self.widen is not None
-        put = self.tiles.part(workspace, name, f32)
-        f.call(self.widen, [rows.address, put.address, count, stride, f.constant(i64, width)])
-        return put, f.constant(i64, width * 4)
 
     def _trimmed(self, f: Function, group: Group, block: Block, full: Value) -> tuple[Value, Value]:
         """Of a mixed block, the keys between the first and the last that this group can see: where, and how many."""
