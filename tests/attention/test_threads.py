@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import regard
+from regard.kernels import threads
 from tests.attention.judge import normal, same_bits
 
 
@@ -49,6 +51,26 @@ def test_any_number_of_threads_gives_the_same_bits(what, arrays, options):
             same_bits(z, again, f"{what}, {n} threads")
             same_bits(lse, lse_again, f"{what}, {n} threads")
     same_bits(z, regard.attention(*arrays, **options), f"{what}, without lse")
+
+
+@pytest.mark.parametrize(("what", "arrays", "options"), ALL, ids=[x[0] for x in ALL])
+def test_native_calls_that_return_after_every_tile_give_the_same_bits(what, arrays, options, monkeypatch):
+    """As in a problem so long that not one of its tasks ends within a stretch of native code."""
+    z, lse = regard.attention(*arrays, return_lse=True, **options)
+    compute, calls = threads.compute, itertools.count()
+
+    def hurried(run, job, scratch, _, *rest):
+        def counted(*arguments):
+            assert next(calls) < 50_000, "no end in sight"
+            return run(*arguments)
+
+        compute(counted, job, scratch, 1, *rest)
+
+    monkeypatch.setattr(threads, "STRETCH", 0.0)  # so that the budget never grows again
+    monkeypatch.setattr(threads, "compute", hurried)
+    again, lse_again = regard.attention(*arrays, return_lse=True, **options)
+    same_bits(z, again, what)
+    same_bits(lse, lse_again, what)
 
 
 def test_calls_from_eight_threads_at_once():

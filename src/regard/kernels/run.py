@@ -29,7 +29,8 @@ def run(module: Module, phases: list[Function | None]) -> None:
             task = f.variable(state[STATE["task"]] if resumable else f.constant(i64, -1))
             with f.when(task.get() < 0):
                 task.set(shared.fetch_add(next_task, 1))
-                state[STATE["fresh"]] = 1
+                if resumable:  # another phase, looked at again, must not make a task that is under way begin anew
+                    state[STATE["fresh"]] = 1
             leave(task.get() >= total)
             if resumable:
                 again.set(f.call(phase, [address, workspace, task.get()]))
