@@ -14,6 +14,7 @@ MASKED = 144  # in a block, where something may be skipped: short enough for tha
 KEYS = 256  # in a block, at most: each block's sum is added to the output once, so fewer blocks mean less rounding
 STEP = 32  # keys: blocks are whole numbers of these
 TASKS = 8  # at least, if the problem allows, so that two or four threads end together
+LONG = 16384  # keys: from here on the sum of blocks is kept with what rounding has taken from it
 TAME = (1e-30, 1e30)  # scales that products may be held without: above 0, and far from the ends of f32
 # What a vector of queries costs in a register tile of one, two or three of them: each key that is spread over the
 # lanes serves them all.
@@ -74,6 +75,7 @@ def choose(
             or not TAME[0] <= terms.scale <= TAME[1]
         ),
         hides=hides,
+        long=of.storage in ("f32", "f64") and of.n_k > LONG,
         whole_bits=whole_bits,
         queries=together if kind == "decode" else 0,
     )

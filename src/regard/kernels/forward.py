@@ -37,6 +37,8 @@ class Online(Walk):
         maximum, sums = (self.tiles.part(group.workspace, x) + group.index * plan.across for x in ("maximum", "sum"))
         with f.loop(0, plan.across, plan.lanes) as at:
             maximum[at], sums[at] = first.splat(plan.lanes), total.splat(plan.lanes)
+            if plan.long:
+                (sums + plan.groups * plan.across)[at] = f.constant(plan.number.of(plan.lanes), 0.0)
 
     def weigh(self, f: Function, group: Group, count: Value) -> None:
         maximum, sums = (

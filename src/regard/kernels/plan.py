@@ -55,6 +55,7 @@ class Plan:
     sinks: bool = False
     natural: bool = False  # scores are held as they enter softmax, not as bare products q·k
     hides: bool = False  # a modifier or a bias may make a score -inf
+    long: bool = False  # so many blocks of keys that the rounding of their sum counts
     whole_bits: int = 32  # of whole numbers on lanes
     queries: int = 0  # rows that share each key, when decoding
 
@@ -128,9 +129,9 @@ class Plan:
         return {
             "state": 512,
             "queries": self.groups * self.depth * self.across * size,
-            "output": self.groups * self.d_v * self.across * size,
+            "output": self.groups * self.d_v * self.across * size * (1 + self.long),
             "maximum": self.groups * self.across * size,
-            "sum": self.groups * self.across * size,
+            "sum": self.groups * self.across * size * (1 + self.long),
             "alpha": self.across * size,
             "block_maximum": self.across * size,
             "scores": self.keys * self.across * size,

@@ -80,12 +80,13 @@ class Output:
         self.guarded: Value | None = None
 
     def state(self, group: Group) -> Pointer:
-        """d_v × lanes."""
-        return self.tiles.part(group.workspace, "output") + group.index * (self.plan.across * self.plan.d_v)
+        """d_v × lanes, and as much again for what is carried."""
+        size = self.plan.across * self.plan.d_v * (1 + self.plan.long)
+        return self.tiles.part(group.workspace, "output") + group.index * size
 
     def begin(self, f: Function, group: Group) -> None:
         lanes, state = self.plan.lanes, self.state(group)
-        with f.loop(0, self.plan.d_v * self.plan.across, lanes) as at:
+        with f.loop(0, self.plan.d_v * self.plan.across * (1 + self.plan.long), lanes) as at:
             state[at] = f.constant(self.plan.number.of(lanes), 0.0)
 
     def block(self, f: Function, job: Job, workspace: Value, block: Block) -> None:
@@ -227,7 +228,7 @@ class Output:
             for c in range(width):
                 for v in range(vectors):
                     at = (f.value(i64, start) + c) * plan.across + v * lanes
-                    result[at] = tiles.functions.fma(result.load(at, lanes), scale[v], total[c * vectors + v].get())
+                    tiles.gather(result, at, scale[v], total[c * vectors + v].get(), plan.d_v * plan.across)
 
         rows = plan.target.rows
         if plan.d_v >= rows:
@@ -260,7 +261,7 @@ class Output:
                     total[v].set(select(seen, more, total[v].get()))
             for v in range(vectors):
                 at = c * plan.across + v * lanes
-                result[at] = tiles.functions.fma(result.load(at, lanes), alpha.load(v * lanes, lanes), total[v].get())
+                tiles.gather(result, at, alpha.load(v * lanes, lanes), total[v].get(), plan.d_v * plan.across)
         f.give()
         return f
 

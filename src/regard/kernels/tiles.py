@@ -223,11 +223,26 @@ class Tiles:
                 if pairs is not None:
                     pairs[j.lshr(1) * plan.across + v * lanes] = pair(*weights)
         for v in range(vectors):
-            total[v * lanes] = self.functions.fma(
-                total.load(v * lanes, lanes), alpha.load(v * lanes, lanes), added[v].get()
-            )
+            self.gather(total, v * lanes, alpha.load(v * lanes, lanes), added[v].get(), plan.groups * plan.across)
         f.give()
         return f
+
+    def gather(self, total: Pointer, at: Operand, alpha: Value, more: Value, carried: int) -> None:
+        """total[at] = total[at]·alpha + more.
+
+        Over many blocks, what rounding takes away is carried along, so many elements further on, and given back with
+        the next block (Kahan's sum); where a sum is infinite or NaN there is nothing to carry.
+        """
+        lanes = self.lanes
+        if not self.plan.long:
+            total[at] = self.functions.fma(total.load(at, lanes), alpha, more)
+            return
+        carry = total + carried
+        before = total.load(at, lanes) * alpha
+        more = self.functions.fma(carry.load(at, lanes), alpha, more)
+        after = before + more
+        total[at] = after
+        carry[at] = select((after - after).equals(0.0), more - (after - before), 0.0)
 
     def read(self, line: Pointer, at: Operand, lanes: int) -> Value:
         """Elements of a row of q, k or v, as numbers to compute with."""
