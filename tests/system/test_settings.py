@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 from regard.errors import TargetError
@@ -100,7 +101,7 @@ class TestTarget:
         monkeypatch.setenv("REGARD_TARGET", wrong)
         with pytest.raises(TargetError) as caught:
             target.host()
-        expected = "expected one of x86-64-v2, x86-64-v3, x86-64-v4: set one, or unset it"
+        expected = "expected one of x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4+bf16: set one, or unset it"
         assert str(caught.value) == f"REGARD_TARGET is {wrong!r}, {expected}"
 
     def test_a_wrong_one_reaches_the_caller(self) -> None:
@@ -114,20 +115,30 @@ class TestTarget:
         assert str(caught.value) == sentence
 
     @pytest.mark.parametrize(
-        ("name", "lanes", "registers", "fused", "half"),
+        ("name", "lanes", "registers", "fused", "half", "pairs"),
         [
-            ("x86-64-v2", 4, 16, False, False),
-            ("x86-64-v3", 8, 16, True, True),
-            ("x86-64-v4", 16, 32, True, True),
+            ("x86-64-v2", 4, 16, False, False, False),
+            ("x86-64-v3", 8, 16, True, True, False),
+            ("x86-64-v4", 16, 32, True, True, False),
+            ("x86-64-v4+bf16", 16, 32, True, True, True),
         ],
     )
-    def test_what_each_has(self, name: str, lanes: int, registers: int, fused: bool, half: bool) -> None:
+    def test_what_each_has(self, name: str, lanes: int, registers: int, fused: bool, half: bool, pairs: bool) -> None:
         try:
             found = target._read(name)
         except TargetError:
             pytest.skip(f"this machine has no {name}")
         assert (found.lanes(32), found.lanes(64), found.registers) == (lanes, lanes // 2, registers)
-        assert (found.fused, found.half, found.pairs) == (fused, half, False)
+        assert (found.fused, found.half, found.pairs, found.amx) == (fused, half, pairs, False)
+
+    def test_matrix_registers_that_the_system_keeps_to_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        everything = dict.fromkeys((f"avx512{x}" for x in ("f", "bw", "dq", "vl", "bf16")), True)
+        everything |= {"amx-tile": True, "amx-bf16": True}
+        monkeypatch.setattr(target.llvm, "get_host_cpu_features", lambda: llvm.FeatureMap(everything))
+        for permitted in (False, True):
+            monkeypatch.setattr(target, "_amx_permitted", lambda permitted=permitted: permitted)
+            found = target._read.__wrapped__("")
+            assert (found.pairs, found.amx) == (True, permitted)
 
     def test_calls_follow_a_change(self) -> None:
         # The same call in one process under different settings: nothing prepared for one may serve the other.

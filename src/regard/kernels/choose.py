@@ -38,7 +38,8 @@ def choose(
     if kind == "forward" and "output" in reductions and of.n_q <= FEW and together <= 8 * FEW:
         kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
     else:
-        vectors = min(range(1, target.columns + 1), key=lambda v: -(-of.n_q // (lanes * v)) * v * COST[v])
+        amx = of.storage == "bf16" and target.amx
+        vectors = min(range(1, 3 if amx else target.columns + 1), key=lambda v: -(-of.n_q // (lanes * v)) * v * COST[v])
         across = lanes * vectors
         most = QUERIES if terms.mask is None else MASKED
         groups = max(1, min(most // across, -(-of.n_q // across)))
@@ -51,7 +52,8 @@ def choose(
         while keys > STEP and keys * (of.d + of.d_v) * SIZES[of.storage] > target.fast_cache // 4:
             keys -= STEP
         # The weights of a tile, and the columns of V that they meet, stay in the nearest.
-        while keys > STEP and keys * (across * size + target.rows * size) > target.near_cache * 7 // 8:
+        beside = across * 2 if amx else target.rows * size  # of a key, beside its weights: these in pairs, or values
+        while keys > STEP and keys * (across * size + beside) > target.near_cache * 7 // 8:
             keys -= STEP
     return Plan(
         kind,

@@ -17,7 +17,7 @@ from regard.kernels.walk import Walk
 def forward(plan: Plan) -> Module:
     """The module of a forward plan."""
     module = Module()
-    run(module, Online(plan, module).phases())
+    run(module, Online(plan, module).phases(), plan.amx)
     return module
 
 

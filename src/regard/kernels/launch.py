@@ -118,7 +118,7 @@ def launch(
     if plan.kind == "decode":
         room, tasks = _in_parts(of, plan, fields)
     elif plan.pairs and "output" in reductions:
-        room = _in_pairs(of, tables, fields)
+        room = _in_pairs(of, plan, tables, fields)
     fields |= {f"{name}_at": table.ctypes.data for name, table in tables.items()}
     job = Words()
     for name, number in fields.items():
@@ -149,12 +149,13 @@ def _in_parts(of: Problem, plan: Plan, fields: dict[str, int]) -> tuple[tuple[in
     return (JOB["partial"], shared * parts * plan.queries * left_behind * plan.number.size), shared * parts
 
 
-def _in_pairs(of: Problem, tables: dict[str, Any], fields: dict[str, int]) -> tuple[int, int]:
+def _in_pairs(of: Problem, plan: Plan, tables: dict[str, Any], fields: dict[str, int]) -> tuple[int, int]:
     """One copy of V with its keys in pairs for each head that has values of its own, which query heads then share."""
     sources, which = np.unique(tables["v"], return_inverse=True)
-    size = -(-of.n_k // 2) * of.d_v * 4
+    together = 32 if plan.amx else 2  # keys
+    size = -(-of.n_k // together) * together * plan.value_columns * 2
     parts = max(1, min(64, -(-of.n_k // 1024)))
-    part_keys = (-(-of.n_k // parts) + 1) & ~1
+    part_keys = -(-of.n_k // parts // 32) * 32  # whole registers, where they are used
     fields |= {"total0": len(sources) * parts, "parts": parts, "part_keys": part_keys}
     tables |= {"packed": which.astype(np.int64).ravel() * size, "source": sources}
     return JOB["packed"], len(sources) * size

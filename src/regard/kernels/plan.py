@@ -70,6 +70,11 @@ class Plan:
         return self.storage == "bf16" and self.target.pairs
 
     @property
+    def amx(self) -> bool:
+        """Whether these products are made on matrix registers."""
+        return self.pairs and self.target.amx and self.kind != "decode"
+
+    @property
     def widened(self) -> bool:
         """Whether blocks of K and V are turned into f32 before they are multiplied; a decode widens as it reads."""
         return self.storage in ("bf16", "f16") and not self.pairs and self.kind != "decode"
@@ -94,9 +99,21 @@ class Plan:
         return self.across * self.groups
 
     @property
+    def step(self) -> int:
+        """Keys that a tile of scores is a whole number of."""
+        return 32 if self.amx else self.target.rows
+
+    @property
     def depth(self) -> int:
-        """Steps of the first product: d, or pairs of it."""
+        """Steps of the first product: d, or pairs of it, which fill matrix registers with zeros."""
+        if self.amx:
+            return -(-self.d // 32) * 16
         return (self.d + 1) // 2 if self.pairs else self.d
+
+    @property
+    def value_columns(self) -> int:
+        """Columns of V as they are laid out for the second product."""
+        return -(-self.d_v // 16) * 16 if self.amx else self.d_v
 
     @cached_property
     def workspace(self) -> dict[str, int]:
@@ -139,8 +156,9 @@ class Plan:
             "visible": self.keys * self.vectors * 2,
             "mask": self.keys * self.across * self.mask_array,
             "bias": self.keys * self.across * size * bool(self.bias),
-            "keys": self.keys * self.d * 4 * self.widened,
-            "values": self.keys * self.d_v * size * self.panels,
+            "keys": self.keys * (self.depth if self.amx else self.d) * 4 * (self.widened or self.amx),
+            "values": self.keys * self.value_columns * size * ("output" in self.reductions),
+            "sums": 32 * self.across * size * self.amx,
         }
 
     @cached_property

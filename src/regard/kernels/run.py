@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from regard.kernels import amx
 from regard.kernels.plan import JOB, STATE
 from regard.kernels.values import Function, Module, Pointer, i64, ptr, select
 
 PATIENCE = 20_000  # looks at a counter while waiting for the others, some tenths of a millisecond
 
 
-def run(module: Module, phases: list[Function | None]) -> None:
+def run(module: Module, phases: list[Function | None], matrix_registers: bool = False) -> None:
     """`run(job, workspace)`: 0 when all is done, 1 to be called again.
 
     A phase begins when every task of the one before is done. A phase that gives a number can be interrupted inside a
@@ -18,6 +19,8 @@ def run(module: Module, phases: list[Function | None]) -> None:
     address, workspace = f.arguments
     shared, state = Pointer(address, i64), Pointer(workspace, i64)
     again = f.variable(f.constant(i64, 0))
+    if matrix_registers:
+        amx.configure(f)
     for number, phase in enumerate(phases):
         if phase is None:
             continue
@@ -48,4 +51,6 @@ def run(module: Module, phases: list[Function | None]) -> None:
             again.set((tries.get() >= PATIENCE).to(i64, signed=False))
             leave(again.get().differs(0))
             tries.set(tries.get() + 1)
+    if matrix_registers:
+        amx.release(f)
     f.give(again.get())

@@ -18,7 +18,7 @@ from regard.kernels.walk import Walk
 def settled(plan: Plan) -> Module:
     """The module of a settled plan."""
     module = Module()
-    run(module, Settled(plan, module).phases())
+    run(module, Settled(plan, module).phases(), plan.amx)
     return module
 
 

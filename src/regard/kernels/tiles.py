@@ -141,7 +141,7 @@ class Tiles:
         The partial kind hides what the mask hides, and rows past the last key; both then hold -inf. In a full one all
         is visible, unless a bias or a modifier hides it.
         """
-        plan, lanes, rows = self.plan, self.lanes, self.plan.target.rows
+        plan, lanes, whole = self.plan, self.lanes, self.plan.step
         parameters = [("job", ptr), ("workspace", ptr), *((n, i64) for n in ("instance", "row", "key", "count"))]
         f = self.module.function("change_partial" if hiding else "change_full", parameters)
         address, workspace, instance, row, key, count = f.arguments
@@ -155,7 +155,7 @@ class Tiles:
             s = scores.load(place * plan.across + v * lanes, lanes)
             return cells.final(s if scale is None else s * scale, place, v, count)
 
-        with f.loop(0, (count + (rows - 1)) & -rows, SIDE) as first:
+        with f.loop(0, (count + (whole - 1)) & -whole, SIDE) as first:
             places = [(u, v) for u in range(SIDE) for v in range(self.vectors)]
             rows_of = [first + u for u in range(SIDE)]
             for place in rows_of:
@@ -189,7 +189,7 @@ class Tiles:
 
     def weigh(self) -> Function:
         """Weights of the scores in the workspace against the new maximum, and the running sum; leaves alpha."""
-        plan, lanes, vectors, rows = self.plan, self.lanes, self.vectors, self.plan.target.rows
+        plan, lanes, vectors = self.plan, self.lanes, self.vectors
         parameters = [(n, ptr) for n in ("job", "workspace", "maximum", "sum")] + [("count", i64)]
         f = self.module.function("weigh", parameters)
         address, workspace, maxima, sums, count = f.arguments
@@ -197,7 +197,7 @@ class Tiles:
         maximum, total = Pointer(maxima, self.number), Pointer(sums, self.number)
         scores, block = self.part(workspace, "scores"), self.part(workspace, "block_maximum")
         alpha = self.part(workspace, "alpha")
-        step = 2 if plan.pairs else min(4, rows)
+        step = 2 if plan.pairs else min(4, plan.step)
         shift, added = [], self.zeros(f, vectors)
         for v in range(vectors):
             old = maximum.load(v * lanes, lanes)
@@ -206,7 +206,7 @@ class Tiles:
             # While nothing was seen the maximum is -inf, and -inf - -inf would not be a number.
             shift.append(select(new.equals(-INFINITY), 0.0, new))
             alpha[v * lanes] = self.functions.exp2(old - shift[v], rate, spare=self.spare)
-        whole = (count + (rows - 1)) & -rows
+        whole = (count + (plan.step - 1)) & -plan.step
         pairs = self.part(workspace, "pairs", i32) if plan.pairs else None
         with f.loop(0, whole, step) as j:
             for v in range(vectors):
@@ -328,7 +328,10 @@ class Tiles:
         if plan.pairs and plan.d % 2:
             with f.loop(0, plan.across) as lane:
                 odd = line(lane).cast(i16)[plan.d - 1].to(i32, signed=False)
-                put[(plan.depth - 1) * plan.across + lane] = odd
+                put[plan.d // 2 * plan.across + lane] = odd
+        if plan.amx:
+            with f.loop((plan.d + 1) // 2 * plan.across, plan.depth * plan.across, self.lanes) as at:
+                put[at] = f.constant(i32.of(self.lanes), 0)
         f.give()
         return f
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.kernels import amx
 from regard.kernels.job import Job
 from regard.kernels.plan import JOB, STATE, Plan
 from regard.kernels.reduction import REDUCTIONS, Block, Group, Reduction, Tile
 from regard.kernels.tiles import Tiles
-from regard.kernels.values import Function, Module, Pointer, Value, f32, i1, i64, larger, ptr, select, smaller
+from regard.kernels.values import Function, Module, Pointer, Value, f32, i1, i32, i64, larger, ptr, select, smaller
 
 TRIM = 32  # keys: the ends of a mixed tile are cut to what a group can see in steps of this
 
@@ -36,10 +37,12 @@ class Walk:
         self.plan, self.module = plan, module
         self.tiles = tiles = Tiles(plan, module)
         self.reductions: list[Reduction] = [REDUCTIONS[name](tiles) for name in plan.reductions]
-        self.score, self.change_partial = tiles.score(), tiles.change(hiding=True)
+        self.score = amx.score(tiles) if plan.amx else tiles.score()
+        self.change_partial = tiles.change(hiding=True)
         self.change_full = tiles.change(hiding=False) if plan.natural else None
         self.pack = tiles.pack()
         self.widen = tiles.widen() if plan.widened else None
+        self.fill_keys = amx.fill_keys(tiles) if plan.amx else None
         self.classify = tiles.classify() if plan.mask is not None else None
         self.fetch = [tiles.fetch(name) for name, on in (("mask", plan.mask_array), ("bias", plan.bias)) if on]
         self.prepared()
@@ -171,11 +174,13 @@ class Walk:
             put = tiles.part(workspace, "keys", f32)
             f.call(self.widen, [keys.address, put.address, count, key_stride])
             keys, key_stride = put, f.constant(i64, plan.d * 4)
-        partial = full.equals(0) | (count & (plan.target.rows - 1)).differs(0)
+        if self.fill_keys is not None:
+            keys, key_stride = self._filled(f, workspace, keys, count, key_stride)
+        partial = full.equals(0) | (count & (plan.step - 1)).differs(0)
         if plan.mask_array:
             partial = f.constant(i1, 1)
         hides = f.constant(i1, 1) if plan.hides else partial
-        block = Block(key, count, values, value_stride, hides)
+        block = Block(instance, key, count, values, value_stride, hides)
         for reduction in self.reductions:
             reduction.block(f, job, workspace, block)
         with f.loop(0, groups) as g:
@@ -201,6 +206,20 @@ class Walk:
                     reduction.update(f, group, Tile(block, begin, length))
         f.give()
         return f
+
+    def _filled(
+        self, f: Function, workspace: Value, keys: Pointer, count: Value, stride: Value
+    ) -> tuple[Pointer, Value]:
+        """Keys where they are, or, where they do not fill matrix registers, in the workspace with zeros around them."""
+        assert self.fill_keys is not None
+        plan, put = self.plan, self.tiles.part(workspace, "keys", i32)
+        where, apart = f.variable(keys.address), f.variable(stride)
+        short = (count & (plan.step - 1)).differs(0) if plan.d % 32 == 0 else f.constant(i1, 1)
+        with f.when(short):
+            f.call(self.fill_keys, [keys.address, put.address, count, stride])
+            where.set(put.address)
+            apart.set(plan.depth * 4)
+        return Pointer(where.get(), keys.element), apart.get()
 
     def _trimmed(self, f: Function, group: Group, block: Block, full: Value) -> tuple[Value, Value]:
         """Of a mixed block, the keys between the first and the last that this group can see: where, and how many."""
