@@ -17,6 +17,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from regard.kernels.target import host as machine
+
 from . import THREADS
 
 FMA, PAIR, READ = "FMA peak", "pair peak", "read rate"
@@ -173,8 +175,11 @@ def _fma() -> Iterator[Peak]:
 
 
 def _pair() -> Iterator[Peak]:
+    """By vectors and, where there are some, by matrix registers."""
     if not host().pairs:
         return
+    if machine().amx:
+        yield _matrix()
     count = host().accumulators
     intrinsic = "@llvm.x86.avx512bf16.dpbf16ps.512"
     source = _arithmetic(
@@ -186,7 +191,35 @@ def _pair() -> Iterator[Peak]:
     )
     kernel = _compile(source, "peak", ctypes.c_int64, ctypes.c_void_p)
     buffers = [np.ones(64, np.float32) for _ in range(THREADS)]
-    yield Peak(PAIR, "", 4.0 * 16 * count * ROUNDS * THREADS, _everywhere(kernel, ROUNDS, buffers))
+    yield Peak(PAIR, "vectors", 4.0 * 16 * count * ROUNDS * THREADS, _everywhere(kernel, ROUNDS, buffers))
+
+
+def _matrix() -> Peak:
+    """Four registers of sums, each of which takes 16 × 16 × 32 products at a time."""
+    declarations = [("ldtilecfg", "ptr"), ("tilezero", "i8"), ("tilerelease", ""), ("tdpbf16ps", "i8, i8, i8")]
+    source = f"""
+{chr(10).join(f"declare void @llvm.x86.{name}({kinds})" for name, kinds in declarations)}
+define void @peak(i64 %rounds, ptr %p) {{
+entry:
+  call void @llvm.x86.ldtilecfg(ptr %p)
+{chr(10).join(f"  call void @llvm.x86.tilezero(i8 {i})" for i in range(6))}
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+{chr(10).join(f"  call void @llvm.x86.tdpbf16ps(i8 {i}, i8 4, i8 5)" for i in range(4))}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %rounds
+  br i1 %more, label %loop, label %done
+done:
+  call void @llvm.x86.tilerelease()
+  ret void
+}}"""
+    kernel = _compile(source, "peak", ctypes.c_int64, ctypes.c_void_p)
+    configuration = np.zeros(64, np.uint8)  # palette 1; 64 bytes in a row and 16 rows, for all 8 registers
+    configuration[0], configuration[16:32:2], configuration[48:56] = 1, 64, 16
+    rounds = ROUNDS // 4
+    amount = 4.0 * 2 * 16 * 16 * 32 * rounds * THREADS
+    return Peak(PAIR, "matrix registers", amount, _everywhere(kernel, rounds, [configuration] * THREADS))
 
 
 def _read() -> Iterator[Peak]:
