@@ -5,8 +5,10 @@ from regard.algebra.scores import alibi, dot, softcap
 from regard.attention import attention
 from regard.errors import RegardError
 from regard.kernels.threads import threads
+from regard.matrix import AttentionMatrix, matrix
 
 __all__ = [
+    "AttentionMatrix",
     "Mask",
     "RegardError",
     "alibi",
@@ -14,6 +16,7 @@ __all__ = [
     "causal",
     "dot",
     "mask",
+    "matrix",
     "padding",
     "prefix",
     "segments",

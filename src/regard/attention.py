@@ -20,7 +20,8 @@ from regard.errors import DtypeError, ShapeError
 from regard.kernels.launch import Launch, launch
 from regard.kernels.plan import SIZES
 from regard.kernels.target import host
-from regard.problem import DTYPES, Problem, View, problem, torch_module, view
+from regard.problem import DTYPES, Problem, View, problem, view
+from regard.results import as_callers, empty
 from regard.terms import Modify, real, terms
 
 REMEMBERED = 256  # calls of different shapes
@@ -59,17 +60,17 @@ def attention(
     views = view("q", q), view("k", k), view("v", v)
     prepared = _prepared_for(views, scale, modify, bias, mask, sinks, return_lse)
     of = prepared.problem
-    result = _empty(q, prepared.shape, of.storage) if out is None else out
+    result = empty(q, prepared.shape, of.storage) if out is None else out
     place = _fresh_view(result) if out is None else _output_view(out, prepared, views)
-    lse = _empty(q, of.rows, "f64" if of.storage == "f64" else "f32") if return_lse else None
+    lse = empty(q, of.rows, "f64" if of.storage == "f64" else "f32") if return_lse else None
     if prepared.launch is not None:
         where = 0 if lse is None else _fresh_view(lse).address
         q_at, k_at, v_at = (x.address for x in views)
         prepared.launch.run(q_at, k_at, v_at, place.address, where, (views, place, lse))
     if place.owner is not result:
         _copy_into(out, place.owner)
-    given = _as_callers(q, result) if out is None else out
-    return (given, _as_callers(q, lse)) if return_lse else given
+    given = as_callers(q, result) if out is None else out
+    return (given, as_callers(q, lse)) if return_lse else given
 
 
 @dataclass(frozen=True)
@@ -108,28 +109,13 @@ def _prepared_for(
     return prepared
 
 
-# Results are of the caller's kind.
-
-
-def _empty(like: Any, shape: tuple[int, ...], storage: str) -> Any:
-    torch = torch_module()
-    if torch is not None and isinstance(like, torch.Tensor):
-        names = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}
-        return torch.empty(shape, dtype=names[storage])
-    return np.empty(shape, DTYPES[storage])
+# Where results go.
 
 
 def _fresh_view(array: Any) -> View:
     if isinstance(array, np.ndarray):
         return View(array.__array_interface__["data"][0], array.shape, (), "", array)
     return View(array.data_ptr(), (), (), "", array)
-
-
-def _as_callers(like: Any, array: Any) -> Any:
-    """A NumPy result as an array of the library that q came from, where that library says how."""
-    if not isinstance(array, np.ndarray) or isinstance(like, np.ndarray) or not hasattr(like, "__array_namespace__"):
-        return array
-    return like.__array_namespace__().from_dlpack(array)
 
 
 def _output_view(out: Any, prepared: Prepared, inputs: Sequence[View]) -> View:
@@ -155,7 +141,7 @@ def _output_view(out: Any, prepared: Prepared, inputs: Sequence[View]) -> View:
     apart = all(y.address + _extent(y) <= x.address or x.address + size <= y.address for y in inputs)
     if dense and apart:
         return x
-    return _fresh_view(_empty(out, prepared.shape, of.storage))
+    return _fresh_view(empty(out, prepared.shape, of.storage))
 
 
 def _extent(x: View) -> int:

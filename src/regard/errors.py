@@ -6,7 +6,10 @@
     ├── DeviceError      (ValueError)   an array that does not live in this process's memory
     ├── GradientError    (RuntimeError) a tensor that expects a gradient to come back
     ├── TraceError       (TypeError)    Python that cannot be traced into an expression
-    └── TargetError      (RuntimeError) a machine, or a setting of one, that cannot be compiled for
+    ├── TargetError      (RuntimeError) a machine, or a setting of one, that cannot be compiled for
+    ├── LimitError       (ValueError)   more cells than were meant to be built
+    ├── TokenError       (LookupError)  a token that is not there, or there more than once
+    └── QuestionError    (TypeError)    a question that this matrix cannot answer
 
 Every message is one sentence: what came, what was expected, what to do.
 """
@@ -38,3 +41,15 @@ class TraceError(RegardError, TypeError):
 
 class TargetError(RegardError, RuntimeError):
     """A machine, or a setting of one, that cannot be compiled for."""
+
+
+class LimitError(RegardError, ValueError):
+    """More cells than were meant to be built."""
+
+
+class TokenError(RegardError, LookupError):
+    """A token that is not there, or there more than once."""
+
+
+class QuestionError(RegardError, TypeError):
+    """A question that this matrix cannot answer."""

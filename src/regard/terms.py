@@ -82,7 +82,7 @@ def _modified(modify: Modify, of: Problem) -> Expression | None:
         tree = trace(function, "score b h q k")
         if tree.kind == "bool":
             raise TraceError(f"the modifier gave {tree!r}, a condition, expected a score: choose with where()")
-        result = tree if result is None else substitute(tree, "score", result)
+        result = tree if result is None else substitute(tree, score=result)
     return result
 
 

@@ -67,7 +67,7 @@ def test_slopes(name):
 @pytest.mark.parametrize("second", ["alibi", "minimum", "tanh", "quotient", "softcap"])
 def test_slopes_of_one_function_after_another(first, second):
     inner, outer = (trace(FUNCTIONS[name], "score b h q k") for name in (first, second))
-    tree = substitute(outer, "score", inner)
+    tree = substitute(outer, score=inner)
     np.testing.assert_allclose(*slopes(tree), rtol=1e-6, atol=1e-7)
     places = {"score": SCORES, **PLACES}
     outside = evaluate(derivative(outer), **{**places, "score": evaluate(inner, **places)})

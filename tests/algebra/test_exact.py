@@ -47,7 +47,7 @@ def check(mask=None, modify=None, n_q=13, n_k=29, tolerance=1e-12):
     if modify is not None:
         tree = variable("score")
         for function in [modify] if callable(modify) else modify:
-            tree = substitute(trace(function, "score b h q k"), "score", tree)
+            tree = substitute(trace(function, "score b h q k"), score=tree)
 
         def changed(score, b, h, q, k):
             return evaluate(tree, score=score, b=b, h=h, q=q, k=k)

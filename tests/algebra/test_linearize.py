@@ -98,9 +98,9 @@ def test_the_shape_does_not_know_which_numbers_are_equal():
 def test_substitution_keeps_the_rest():
     outer = trace(lambda score, b, h, q, k: score * score + q, "score b h q k")
     inner = trace(lambda score, b, h, q, k: score - k, "score b h q k")
-    assert repr(substitute(outer, "score", inner)) == "(((score - k) * (score - k)) + q)"
-    assert substitute(outer, "h", inner) is outer
-    value = evaluate(substitute(outer, "score", inner), score=5.0, q=2, k=3)
+    assert repr(substitute(outer, score=inner)) == "(((score - k) * (score - k)) + q)"
+    assert substitute(outer, h=inner) is outer
+    value = evaluate(substitute(outer, score=inner), score=5.0, q=2, k=3)
     assert value == 6
 
 

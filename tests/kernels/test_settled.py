@@ -9,7 +9,7 @@ import pytest
 import regard
 from regard import reference
 from regard.algebra.evaluate import evaluate
-from regard.kernels.launch import weights
+from regard.kernels.launch import cells
 from regard.problem import problem, view
 from regard.terms import terms
 
@@ -29,7 +29,7 @@ def part(q: Any, k: Any, rows: tuple[int, int], keys: tuple[int, int], **given: 
     of = problem(view("q", q), view("k", k), None)
     asked = {name: given.get(name) for name in ("scale", "modify", "bias", "mask", "sinks")}
     _, lse = regard.attention(q, k, k, return_lse=True, **given)
-    return weights(of, terms(of, **asked), view("q", q), view("k", k), lse.ctypes.data, rows, keys)
+    return cells(of, terms(of, **asked), view("q", q), view("k", k), lse.ctypes.data, rows, keys)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.float16])
@@ -38,8 +38,8 @@ def test_any_region(dtype: Any, mask: Any) -> None:
     rng = np.random.default_rng(0)
     q = rng.standard_normal((2, 4, 301, 40)).astype(dtype)
     k = rng.standard_normal((2, 2, 333, 40)).astype(dtype)
-    cells = None if mask is None else shown(mask, 2, 4, 301, 333)
-    a = reference.weights(q.astype(float), k.astype(float), mask=cells)
+    seen = None if mask is None else shown(mask, 2, 4, 301, 333)
+    a = reference.weights(q.astype(float), k.astype(float), mask=seen)
     for rows, keys in [((0, 301), (0, 333)), ((7, 1), (0, 333)), ((0, 301), (331, 1)), ((129, 77), (100, 190))]:
         got = part(q, k, rows, keys, mask=mask)
         want = a[..., rows[0] : sum(rows), keys[0] : sum(keys)]

@@ -380,14 +380,18 @@ def _foreign(name: str, inputs: Sequence[Any]) -> Expression:
     return combine(name, *inputs)
 
 
-def substitute(x: Expression, name: str, by: Expression) -> Expression:
-    """The tree with a variable replaced."""
+def substitute(x: Expression, **by: Expression) -> Expression:
+    """The tree with variables replaced, all at once: what replaces one may hold another.
+
+    >>> substitute(variable("q") - variable("k"), q=variable("k"), k=variable("q"))
+    (k - q)
+    """
     done: dict[int, Expression] = {}
 
     def visit(node: Expression) -> Expression:
         if id(node) not in done:
             if node.operation == "variable":
-                done[id(node)] = by if node.payload == name else node
+                done[id(node)] = by.get(node.payload, node)
             else:
                 below = tuple(map(visit, node.operands))
                 same = all(map(operator.is_, below, node.operands))
@@ -395,3 +399,20 @@ def substitute(x: Expression, name: str, by: Expression) -> Expression:
         return done[id(node)]
 
     return visit(x)
+
+
+def mentions(x: Expression | None, *names: str) -> bool:
+    """Whether a tree reads any of these variables.
+
+    >>> mentions(variable("q") - 1, "q"), mentions(None, "q")
+    (True, False)
+    """
+    seen: set[int] = set()
+
+    def visit(node: Expression) -> bool:
+        if id(node) in seen:
+            return False
+        seen.add(id(node))
+        return node.payload in names if node.operation == "variable" else any(map(visit, node.operands))
+
+    return x is not None and visit(x)

@@ -29,21 +29,22 @@ def choose(
     reductions: tuple[str, ...],
     whole_bits: int,
     hides: bool,
+    rows: int,
 ) -> Plan:
-    """The plan of a problem: an online pass, but for reductions of settled weights."""
+    """The plan of a problem, or of so many of its rows: an online pass, but for reductions of settled weights."""
     lanes = target.lanes(64 if of.storage == "f64" else 32)
     size = 8 if of.storage == "f64" else 4
     together = of.n_q * (of.heads // of.key_heads)
-    kind = "settled" if "cells" in reductions else "forward"
+    kind = "forward" if {"output", "lse"} & set(reductions) else "settled"
     if kind == "forward" and "output" in reductions and of.n_q <= FEW and together <= 8 * FEW:
         kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
     else:
         amx = of.storage == "bf16" and target.amx
-        vectors = min(range(1, 3 if amx else target.columns + 1), key=lambda v: -(-of.n_q // (lanes * v)) * v * COST[v])
+        vectors = min(range(1, 3 if amx else target.columns + 1), key=lambda v: -(-rows // (lanes * v)) * v * COST[v])
         across = lanes * vectors
         most = QUERIES if terms.mask is None else MASKED
-        groups = max(1, min(most // across, -(-of.n_q // across)))
-        while groups > 1 and of.batch * of.heads * -(-of.n_q // (across * groups)) < TASKS:
+        groups = max(1, min(most // across, -(-rows // across)))
+        while groups > 1 and of.batch * of.heads * -(-rows // (across * groups)) < TASKS:
             groups -= 1
         # A block of keys and values, and one of queries and outputs, share the second cache.
         while groups > 1 and groups * across * (of.d + of.d_v) * size > target.fast_cache // 2:

@@ -61,8 +61,8 @@ class Decode:
         self.number, self.lanes = plan.number, plan.lanes
         self.classify = self.tiles.classify() if plan.mask is not None else None
         self.rows = plan.queries
-        # Two rows at a time: a row of V is then read from end to end. With four, whose sums fill the registers with half
-        # of it, 8 key heads for 32 were read a tenth more slowly.
+        # Two rows at a time: a row of V is then read from end to end. With four, whose sums fill the registers with
+        # half of it, 8 key heads for 32 were read a tenth more slowly.
         self.together = next(n for n in (2, 3, 1) if self.rows % n == 0)
         self.in_d, self.in_d_v = -(-plan.d // plan.lanes), -(-plan.d_v // plan.lanes)  # vectors of a row
         self.at_once = min(AT_ONCE, plan.lanes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from regard.kernels.target import host
 from regard.problem import Problem, View, offsets
 from regard.terms import Terms
 
+Progress = Callable[[float], object]
 Words = ctypes.c_int64 * JOB_WORDS
 WRITERS = {"forward": forward, "decode": decode, "settled": settled}
 _Q, _K, _V, _OUT, _LSE = (JOB[name] for name in ("q", "k", "v", "out", "lse"))
@@ -46,15 +47,18 @@ class Launch:
     keep: tuple[Any, ...]  # what the template points at
     reusable: bool  # it points at nothing of the caller's
 
-    def run(self, q: int, k: int, v: int, out: int, lse: int, alive: Sequence[Any]) -> None:
-        """Run to the end; what is `alive` stays so until the last thread has left."""
+    def run(
+        self, q: int, k: int, v: int, out: int, lse: int, alive: Sequence[Any], progress: Progress | None = None
+    ) -> None:
+        """Run to the end; what is `alive` stays so until the last thread has left. `progress` is told, now and then,
+        what share of the tasks is done."""
         job = Words.from_buffer_copy(self.template)
         job[_Q], job[_K], job[_V], job[_OUT], job[_LSE] = q, k, v, out, lse
         room = None
         if self.room[1]:
             room = np.empty(self.room[1], np.uint8)
             job[self.room[0]] = room.ctypes.data
-        threads.compute(self.entry, job, self.scratch, self.budget, self.helpers, (self, room, alive))
+        threads.compute(self.entry, job, self.scratch, self.budget, self.helpers, (self, room, alive), progress)
 
 
 def launch(
@@ -71,12 +75,12 @@ def launch(
     trees = {"modify": terms.modify, "mask": terms.mask}
     programs = {name: linearize(x) for name, x in trees.items() if x is not None}
     whole_bits = arguments.whole_bits(list(programs.values()), _rectangle(of)) if programs else 32
-    hides = terms.bias is not None or ("modify" in programs and arguments.hides(programs["modify"], _rectangle(of)))
-    plan = choose(of, terms, programs, host(), reductions, whole_bits, hides)
+    hides = terms.bias is not None or modifier_hides(of, terms)
+    rows, keys = rows or (0, of.n_q), keys or (0, of.n_k)
+    plan = choose(of, terms, programs, host(), reductions, whole_bits, hides, rows[1])
     entry = kernel(plan, WRITERS[plan.kind])
 
     instances = of.batch * of.heads
-    rows, keys = rows or (0, of.n_q), keys or (0, of.n_k)
     width = keys[1] * plan.number.size if plan.kind == "settled" else of.d_v * SIZES[of.storage]
     fields: dict[str, int] = {
         "n_q": of.n_q,
@@ -161,6 +165,11 @@ def _in_pairs(of: Problem, plan: Plan, tables: dict[str, Any], fields: dict[str,
     return JOB["packed"], len(sources) * size
 
 
+def modifier_hides(of: Problem, terms: Terms) -> bool:
+    """Whether a modifier may make a score -inf that was not."""
+    return terms.modify is not None and arguments.hides(linearize(terms.modify), _rectangle(of))
+
+
 def _rectangle(of: Problem) -> dict[str, tuple[Any, Any]]:
     """What each variable can be in the whole problem."""
     offset = of.n_k - of.n_q
@@ -174,13 +183,21 @@ def _rectangle(of: Problem) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def weights(
-    of: Problem, terms: Terms, q: View, k: View, lse: int, rows: tuple[int, int], keys: tuple[int, int]
+def cells(
+    of: Problem,
+    terms: Terms,
+    q: View,
+    k: View,
+    lse: int,
+    rows: tuple[int, int],
+    keys: tuple[int, int],
+    what: str = "cells",
 ) -> np.ndarray[Any, Any]:
-    """The weights of a region of A, for every leading index and head, from the lse at an address."""
+    """A region of A for every leading index and head, from the lse at an address; or of its "scores"."""
     number = np.float64 if of.storage == "f64" else np.float32
-    out = np.zeros((*of.leading, of.heads, rows[1], keys[1]), number)  # what is hidden is never visited
+    # What is hidden is never visited.
+    out = np.full((*of.leading, of.heads, rows[1], keys[1]), -np.inf if what == "scores" else 0, number)
     if out.size:
-        made = launch(of, terms, q, k, None, ("cells",), rows, keys)
+        made = launch(of, terms, q, k, None, (what,), rows, keys)
         made.run(q.address, k.address, 0, out.ctypes.data, lse, (q, k, out))
     return out

@@ -147,12 +147,13 @@ class LogSumExp:
             most = maximum.load(at, plan.lanes)
             natural = tiles.functions.fma(most, scale, logarithm)
             room[at] = select(empty, -INFINITY, natural)
-        with f.loop(0, smaller(job.n_q - group.row, plan.across)) as lane:
+        with f.loop(0, smaller(job.row_first + job.row_count - group.row, plan.across)) as lane:
             lse[lane] = room[lane]
 
 
 class Cells:
-    """The weights themselves, written where the caller wants a part of A: rows × keys, row by row."""
+    """The weights themselves, or the scores that the pass has left in their place, written where the caller wants a
+    part of A: rows × keys, row by row."""
 
     def __init__(self, tiles: Tiles):
         self.tiles, self.plan = tiles, tiles.plan
@@ -182,4 +183,9 @@ class Cells:
         return None
 
 
-REDUCTIONS: dict[str, Callable[[Tiles], Reduction]] = {"output": Output, "lse": LogSumExp, "cells": Cells}
+REDUCTIONS: dict[str, Callable[[Tiles], Reduction]] = {
+    "output": Output,
+    "lse": LogSumExp,
+    "cells": Cells,
+    "scores": Cells,
+}

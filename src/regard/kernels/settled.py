@@ -47,12 +47,16 @@ class Settled(Walk):
         parameters = [("job", ptr), ("workspace", ptr), ("shift", ptr), ("count", i64)]
         f = self.module.function("weigh", parameters)
         address, workspace, shifts, count = f.arguments
-        rate = tiles.rate(Job(address))
+        rate, scale = tiles.rate(Job(address)), Job(address).scale.bits(f64).to(plan.number)
         scores, shift = tiles.part(workspace, "scores"), Pointer(shifts, plan.number)
         for v in range(plan.vectors):
             base = shift.load(v * lanes, lanes)
             with f.loop(0, count) as j:
                 at = j * plan.across + v * lanes
-                scores[at] = tiles.functions.exp2(scores.load(at, lanes) - base, rate)
+                s = scores.load(at, lanes)
+                if "scores" in plan.reductions:  # as they enter softmax
+                    scores[at] = s if plan.natural else s * scale.splat(lanes)
+                else:
+                    scores[at] = tiles.functions.exp2(s - base, rate)
         f.give()
         return f

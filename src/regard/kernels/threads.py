@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ KEPT = 16 << 20  # bytes of workspace that a thread keeps between calls
 PAGE = 4096
 _State = ctypes.c_int64 * len(STATE)
 _TASK, _BUDGET, _STOP = STATE["task"], STATE["budget"], JOB["stop"]
+_DONE, _TOTAL = JOB["done1"], JOB["total1"]
 
 _chosen = 0  # by threads(n); 0 is not chosen
 
@@ -111,8 +112,8 @@ class Work:
             with self.lock:
                 self.inside -= 1
 
-    def compute(self) -> None:
-        """Call the kernel until nothing is left to do."""
+    def compute(self, progress: Callable[[float], object] | None = None) -> None:
+        """Call the kernel until nothing is left to do; between two calls, tell how far it is."""
         run, job, budget = self.run, self.job, self.budget
         with _workspace.of(self.scratch) as address:
             state = _State.from_address(address)
@@ -121,6 +122,8 @@ class Work:
                 return
             start = time.perf_counter()
             while not job[_STOP]:
+                if progress is not None:
+                    progress(job[_DONE] / max(1, job[_TOTAL]))
                 state[_BUDGET] = budget
                 if not run(job, address):
                     return
@@ -181,7 +184,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def compute(run: Entry, job: Any, scratch: int, budget: int, helpers: int, keep: Any) -> None:
+def compute(
+    run: Entry,
+    job: Any,
+    scratch: int,
+    budget: int,
+    helpers: int,
+    keep: Any,
+    progress: Callable[[float], object] | None = None,
+) -> None:
     """Run a job to its end, with up to so many helpers beside this thread."""
     work = Work(run, job, scratch, budget, keep)
     helpers = min(helpers, threads() - 1) if helpers else 0
@@ -191,7 +202,7 @@ def compute(run: Entry, job: Any, scratch: int, budget: int, helpers: int, keep:
                 _pool.want(helpers)
             for _ in range(helpers):
                 _pool.queue.put(work)
-        work.compute()
+        work.compute(progress)
     except BaseException:
         work.stop()
         raise
