@@ -36,7 +36,7 @@ def _child(kind: str, dtype: str, ask: str, cache: str) -> dict[str, float]:
 
 def measure(kind: str, dtype: str, ask: str, cached: bool, rounds: int) -> dict[str, float]:
     """The best of `rounds` new processes; with `cached`, one before them has filled the cache folder."""
-    rounds = 1 if kind == "memory" else rounds  # memory repeats itself and takes long
+    rounds = 1 if kind in ("memory", "asking") else rounds  # memory repeats itself and takes long
     answers = []
     with tempfile.TemporaryDirectory() as shared:
         if cached or kind == "load":  # an import writes its bytecode the first time
@@ -116,6 +116,29 @@ def memory(dtype: str, ask: str) -> dict[str, float]:
     return answer
 
 
+def asking(dtype: str, ask: str) -> dict[str, float]:
+    """Megabytes beyond the inputs and the answers, of the questions of `reading`; in all, for the long one."""
+    import numpy as np
+
+    from .reading import arrays, questions
+
+    regard: Any = import_module("regard")
+    heads, n = map(int, ask.split())
+    q, k = arrays(heads, n)
+    wanted = questions()
+    gc.collect()
+    linux = Path("/proc/self/status").exists()
+    if linux:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")[0] if linux else _peak()
+    answers = regard.matrix(q, k).ask(*wanted)
+    peak = _status("VmHWM")[0] if linux else _peak()
+    flat = [part for x in answers for part in (x if isinstance(x, tuple) else (x,))]
+    size = sum(np.asarray(x).nbytes for x in flat)
+    return {"value": (peak if n == LONG else peak - before - size) / 1e6, "answers": size / 1e6}
+
+
 def _peak() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(peak if sys.platform == "darwin" else peak * 1024)
@@ -123,7 +146,7 @@ def _peak() -> float:
 
 def main() -> None:
     kind, dtype, ask = sys.argv[1:]
-    print(json.dumps({"load": load, "first": first, "memory": memory}[kind](dtype, ask)))
+    print(json.dumps({"load": load, "first": first, "memory": memory, "asking": asking}[kind](dtype, ask)))
 
 
 if __name__ == "__main__":

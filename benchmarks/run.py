@@ -21,7 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from . import THREADS, accuracy, fresh
+from . import THREADS, accuracy, fresh, reading
 from .peaks import UNITS, peaks
 from .peers import TORCH, Array, Way, from_tensor, tensor, versions, ways
 from .timing import Effort, Times, interleaved, keep_memory
@@ -139,11 +139,34 @@ def measured_error(regard: Any, work: Error) -> Result:
     return {"name": work.name, "figures": figures, "errors": found, "notes": []}
 
 
+def measured_reading(regard: Any, work: reading.Reading, effort: Effort) -> Result:
+    times, ratios = reading.timed(regard, work, effort)
+    figures = [
+        _figure(what, value, "×" if bound == ">=" else "of", bound, target) for what, value, bound, target in ratios
+    ]
+    seconds = {name: vars(time) for name, time in times.items() if not name.startswith(reading.READ)}
+    return {"name": work.name, "seconds": seconds, "amount": 0, "peak": None, "figures": figures, "notes": []}
+
+
+def measured_agreement(regard: Any, work: reading.Agreement) -> Result:
+    found = list(reading.errors(regard, work))
+    figures = [
+        _figure(f"{name}, of float32 NumPy's", ours / theirs if theirs else None, "of", "<=", work.target)
+        for name, ours, theirs in found
+    ]
+    errors = {name: {"Regard": ours, "float32": theirs} for name, ours, theirs in found}
+    return {"name": work.name, "figures": figures, "errors": errors, "notes": []}
+
+
 def measure(regard: Any, work: Work, effort: Effort) -> Result:
     """A work that fails is a line of the table too, and the next one is still measured."""
     try:
         if isinstance(work, Timed):
             return timed(regard, work, effort)
+        if isinstance(work, reading.Reading):
+            return measured_reading(regard, work, effort)
+        if isinstance(work, reading.Agreement):
+            return measured_agreement(regard, work)
         if isinstance(work, Fresh):
             return measured_fresh(work, effort)
         return measured_error(regard, work)

@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from . import reading
 from .peaks import FMA, PAIR, READ
 from .peers import JAX, NUMPY, OPENVINO, ORT, TORCH, Array, Question
 
@@ -116,7 +117,7 @@ class Error:
     largest: float = 1.5
 
 
-Work = Timed | Fresh | Error
+Work = Timed | Fresh | Error | reading.Reading | reading.Agreement
 
 WINDOW, CAP, DOCUMENTS = 256, 30.0, 32
 
@@ -282,6 +283,16 @@ WORKS: tuple[Work, ...] = (
     Fresh("memory at n = 131072, d 64, bf16", "memory", "MB", BF16, long=True, targets=at_most(64, "")),
     *_errors(F32),
     *_errors(BF16),
+    *reading.WORKS,
+    Fresh("memory of 5 questions, 8 × 4096²", "asking", "MB", ask="8 4096", targets=at_most(96, "")),
+    Fresh(
+        "memory of 5 questions, 1 × 131072², in all",
+        "asking",
+        "MB",
+        ask="1 131072",
+        long=True,
+        targets=at_most(1000, ""),
+    ),
 )
 
 

@@ -9,7 +9,8 @@
     ├── TargetError      (RuntimeError) a machine, or a setting of one, that cannot be compiled for
     ├── LimitError       (ValueError)   more cells than were meant to be built
     ├── TokenError       (LookupError)  a token that is not there, or there more than once
-    └── QuestionError    (TypeError)    a question that this matrix cannot answer
+    ├── QuestionError    (TypeError)    a question that this matrix cannot answer
+    └── MissingError     (ImportError)  a library that is only needed for this, and is not there
 
 Every message is one sentence: what came, what was expected, what to do.
 """
@@ -53,3 +54,7 @@ class TokenError(RegardError, LookupError):
 
 class QuestionError(RegardError, TypeError):
     """A question that this matrix cannot answer."""
+
+
+class MissingError(RegardError, ImportError):
+    """A library that is only needed for this, and is not there."""

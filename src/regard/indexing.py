@@ -84,8 +84,8 @@ def read(
     needed: list[Axis] = []
     relative: list[Any] = []
     for entry, n in _with_lengths(entries, shape):
-        if entry is None:
-            relative.append(None)
+        if entry is None or _boolean(entry):
+            relative.append(entry)
         elif isinstance(entry, slice):
             needed.append(range(n)[entry])
             relative.append(slice(None))
@@ -111,13 +111,14 @@ def read(
 
 
 def _with_lengths(entries: list[Any], shape: tuple[int, ...]) -> list[tuple[Any, int]]:
-    """Each entry with the length of its axis; a new axis has none."""
+    """Each entry with the length of its axis; a new axis, and a boolean of no axes, have none."""
     lengths = iter(shape)
-    return [(entry, 0 if entry is None else next(lengths)) for entry in entries]
+    return [(entry, 0 if entry is None or _boolean(entry) else next(lengths)) for entry in entries]
 
 
 def _whole(index: Any, shape: tuple[int, ...], tokens: dict[int, Tokens | None]) -> list[Any]:
-    """An entry for each axis and new axis: None, a number, a slice or an array of whole numbers."""
+    """An entry for each axis and new axis: None, a number, a slice or an array of whole numbers; or a boolean of no
+    axes."""
     given = list(index) if isinstance(index, tuple) else [index]
     given = [_array(x) for x in given]
     used = sum(0 if x is None or x is Ellipsis else x.ndim if _boolean(x) else 1 for x in given)
@@ -153,7 +154,8 @@ def _boolean(x: Any) -> bool:
 
 def _array(x: Any) -> Any:
     """Lists, tensors and other arrays as NumPy arrays; all else as it is."""
-    if x is None or x is Ellipsis or isinstance(x, (slice, str, int, np.integer)):
+    whole = isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+    if whole or x is None or x is Ellipsis or isinstance(x, (slice, str)):
         return x
     array = np.asarray(x.numpy() if hasattr(x, "numpy") else x)
     if array.size == 0 and array.dtype.kind == "f":
@@ -166,8 +168,9 @@ def _array(x: Any) -> Any:
 def _entry(x: Any, axis: int, n: int, tokens: Tokens | None) -> Any:
     if isinstance(x, str) or (isinstance(x, np.ndarray) and x.dtype.kind == "U"):
         if tokens is None:
-            what = "which has no tokens" if axis in (-1,) else "which cannot be indexed by tokens"
-            raise TokenError(f"{x!r} indexes axis {axis}, {what}: give the leading indices first, or pass tokens=")
+            raise TokenError(
+                f"{x!r} indexes axis {axis}, which has no tokens: give the leading indices first, or pass tokens="
+            )
         if isinstance(x, str):
             return tokens.place(x)
         return np.array([tokens.place(str(name)) for name in x.ravel()], np.int64).reshape(x.shape)
@@ -198,7 +201,9 @@ def _shape(entries: list[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
 
     def with_length(length: int) -> tuple[int, ...]:
         lengths = tuple(
-            length if isinstance(x, slice) else n for x, n in _with_lengths(entries, shape) if x is not None
+            length if isinstance(x, slice) else n
+            for x, n in _with_lengths(entries, shape)
+            if x is not None and not _boolean(x)
         )
         return np.broadcast_to(np.zeros((), np.int8), lengths)[trial].shape
 

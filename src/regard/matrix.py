@@ -4,7 +4,7 @@ It holds Q, K, what is done to a score, and one lse a row. Any cell, row, column
 
 >>> import numpy as np
 >>> from regard import causal
->>> x = np.eye(3, dtype=np.float32)
+>>> x = np.eye(3)
 >>> A = matrix(x, x, mask=causal, scale=0.0, tokens=["The", "cat", "sat"])
 >>> A.shape, A[2].round(3).tolist(), float(A["cat", "The"])
 ((3, 3), [0.333, 0.333, 0.333], 0.5)
@@ -21,9 +21,14 @@ from regard.algebra.scores import Score, dot
 from regard.errors import DtypeError, QuestionError, ShapeError
 from regard.indexing import LIMIT, Axis, Tokens, read, refuse
 from regard.lens.ask import Progress, Readable
+from regard.lens.explained import Explained
 from regard.lens.questions import Questions
+from regard.lens.wording import labels
+from regard.pooling import Pooling, whole
+from regard.pools import Pools
 from regard.results import Array, as_callers, as_numpy
 from regard.terms import Modify
+from regard.view.shown import Shown
 from regard.weights import Weights, weights_of
 
 
@@ -118,7 +123,7 @@ class View:
         return built if dtype is None else built.astype(dtype)
 
 
-class AttentionMatrix(View, Questions):
+class AttentionMatrix(View, Questions, Pools, Explained, Shown):
     """The matrix of weights: rows are queries, columns are keys. Made by `regard.matrix`."""
 
     def __init__(
@@ -159,7 +164,7 @@ class AttentionMatrix(View, Questions):
     def lse(self) -> Any:
         """The logarithm of each row's sum of exponentials, the sink's included."""
         of = self.weights.of
-        return self.give(self.weights.lse().reshape(of.rows))
+        return self.give(self.weights.lse().reshape(of.rows).astype(self.dtype))
 
     @property
     def scores(self) -> Scores:
@@ -217,6 +222,10 @@ class AttentionMatrix(View, Questions):
         if v is None and self.v is None:
             raise QuestionError("output was asked without values, expected v: pass output(v) or matrix(…, v=v)")
         return self.give(self.weights.output(self.v if v is None else v, progress))
+
+    def pooling(self) -> Pooling:
+        """The matrix as a pooling of itself."""
+        return whole(self.weights, self.tokens, self.key_tokens, labels(self))
 
     def without(self, keys: Any) -> AttentionMatrix:
         """The weights of a softmax that these keys have no part in: not the model's weights."""

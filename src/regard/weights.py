@@ -11,14 +11,15 @@ Everything here is NumPy over the caller's memory, with an axis for every leadin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import Expression, constant, gather, mentions, substitute, variable
+from regard.algebra.expression import Expression, constant, gather, mentions, substitute, variable, where
 from regard.errors import DtypeError, ShapeError
 from regard.kernels.launch import Progress, cells, launch, modifier_hides
 from regard.problem import DTYPES, Problem, View, problem, view
@@ -26,6 +27,7 @@ from regard.results import Array, as_numpy
 from regard.terms import Modify, Terms, terms
 
 CHUNK = 1 << 22  # numbers that scattered cells gather at a time
+NEAR = 64  # rows between two that are computed together rather than apart: a block of queries is about as many
 
 
 def weights_of(
@@ -54,8 +56,8 @@ class Weights:
     def __init__(self, of: Problem, q: View, k: View, what: Terms):
         self.of, self.q, self.k, self.terms = of, q, k, what
         self.number = np.dtype(np.float64 if of.storage == "f64" else np.float32)
-        self._lse = np.empty((*of.leading, of.heads, of.n_q), self.number)
-        self._known = np.zeros(of.n_q, np.bool_)  # rows whose lse is there
+        self._lse = np.empty((*of.leading, of.heads, of.n_q))  # in f64: a rounding of it is one of a whole row
+        self._known = np.zeros(self._lse.shape, np.bool_)  # whose lse is there
 
     # Positions.
 
@@ -76,23 +78,40 @@ class Weights:
         if x.storage == "bool":
             raise DtypeError("lse has dtype bool, expected floats: pass what attention(…, return_lse=True) gave")
         self._lse[...] = as_numpy(x).reshape(self._lse.shape)
-        self._known[:] = True
+        self._known[...] = True
 
-    def lse(self, rows: range | None = None, progress: Progress | None = None) -> Array:
+    def lse(self, rows: range | Array | None = None, progress: Progress | None = None) -> Array:
         """lse of these rows, (leading…, heads, rows); those that are not known yet are computed, and kept."""
         rows = range(self.of.n_q) if rows is None else rows
-        if len(rows) and not self._known[rows.start : rows.stop].all():
-            unknown = rows.start + np.flatnonzero(~self._known[rows.start : rows.stop])
-            first, count = int(unknown[0]), int(unknown[-1] - unknown[0]) + 1
-            if self._lse.size:
-                # A pass that is interrupted may leave half of it, which must not be taken for the whole.
-                made = launch(self.of, self.terms, self.q, self.k, None, ("lse",), (first, count))
-                put = np.empty_like(self._lse) if self._known.any() else self._lse
-                made.run(self.q.address, self.k.address, 0, 0, put.ctypes.data, (self, put), progress)
-                if put is not self._lse:
-                    self._lse[..., first : first + count] = put[..., first : first + count]
-            self._known[first : first + count] = True
-        return self._lse[..., rows.start : rows.stop]
+        wanted = slice(rows.start, rows.stop) if _plain(rows) else np.asarray(rows, np.int64)
+        known = self._known[..., wanted].all(axis=tuple(range(self._known.ndim - 1)))
+        if len(rows) and not known.all():
+            unknown = np.unique(np.asarray(rows)[~known])
+            runs = np.split(unknown, np.flatnonzero(np.diff(unknown) > NEAR) + 1)
+            for number, run in enumerate(runs):
+
+                def tell(share: float, before: int = number) -> None:
+                    if progress is not None:
+                        progress((before + share) / len(runs))
+
+                self._settle(run, tell)
+        found: Array = self._lse[..., wanted]
+        return found
+
+    def _settle(self, rows: Array, progress: Progress) -> None:
+        """Compute the lse of rows that are near each other."""
+        first, count = int(rows[0]), int(rows[-1] - rows[0]) + 1
+        if not self._known.any():
+            put, filled = self._lse, np.arange(first, first + count)
+        else:  # apart, so that what is known stays as it is
+            put, filled = np.empty_like(self._lse), rows
+        if put.size:
+            made = launch(self.of, self.terms, self.q, self.k, None, ("wide lse",), (first, count))
+            made.run(self.q.address, self.k.address, 0, 0, put.ctypes.data, (self, put), progress)
+        if put is not self._lse:
+            self._lse[..., filled] = put[..., filled]
+        # Only now: a pass that was interrupted must not be taken for a whole one.
+        self._known[..., filled] = True
 
     def output(self, v: Any, progress: Progress | None = None) -> Array:
         """Z = A·V in the dtype of V."""
@@ -104,6 +123,42 @@ class Weights:
             made = launch(of, self.terms, self.q, self.k, values, ("output",))
             made.run(self.q.address, self.k.address, values.address, out.ctypes.data, 0, (self, values, out), progress)
         return out
+
+    @property
+    def lse_address(self) -> int:
+        """Where kernels read lse."""
+        return self._lse.ctypes.data
+
+    def indicator(self) -> Weights | None:
+        """A matrix that is 1 where a cell is visible, else 0: all products 0, and lse too. With one head where that is
+        enough; None if nothing can be hidden."""
+        of, what = self.of, self.terms
+        planes = [as_numpy(what.mask_array)] if what.mask_array is not None else []
+        if what.bias is not None:
+            planes.append(np.asarray(as_numpy(what.bias) != -np.inf))
+        if what.mask is None and not self.hides_by_score and all(x.all() for x in planes):
+            return None
+        if self.hides_by_score:
+            assert what.modify is not None
+            hidden = (what.modify == -np.inf) & (variable("score") != -np.inf)
+            modify, q, k, scale = where(hidden, -np.inf, 0.0), self.q, self.k, what.scale
+        else:
+            one = all(math.prod(x.shape[:-2]) == 1 for x in planes) and not mentions(what.mask, "b", "h")
+            if one:
+                of = replace(of, leading=(), heads=1, key_heads=1)
+                planes = [x.reshape(1, *x.shape[-2:]) for x in planes]
+            of = replace(of, d=0)
+            rows, keys = ((*of.leading, heads, n, 0) for heads, n in ((of.heads, of.n_q), (of.key_heads, of.n_k)))
+            modify, q, k = None, view("q", np.zeros(rows, self.number)), view("k", np.zeros(keys, self.number))
+            of, scale = replace(of, storage="f64" if of.storage == "f64" else "f32"), 1.0
+        seen = None
+        for x in planes:
+            seen = x if seen is None else seen & x
+        plane = None if seen is None else view("mask", np.ascontiguousarray(seen))
+        made = Weights(of, q, k, Terms(scale, modify, what.mask, plane))
+        made._lse[...] = 0
+        made._known[...] = True
+        return made
 
     # Parts of A.
 
@@ -117,7 +172,7 @@ class Weights:
     def chosen(self, rows: range | Array, keys: range | Array, what: str = "cells") -> Array:
         """Any rows and keys of A, (leading…, heads, rows, keys); a range may have any step, an array any order."""
         if _plain(rows) and _plain(keys):
-            return self.region(rows, keys, what)  # type: ignore[arg-type]  # plain ones are ranges
+            return self.region(rows, keys, what)
         part = self.part(rows, keys, settled=what == "cells")
         return part.region(range(part.of.n_q), range(part.of.n_k), what)
 
@@ -126,7 +181,7 @@ class Weights:
         b, h, i, j = (x.reshape(-1) for x in np.broadcast_arrays(*which))
         out = np.empty(b.shape, self.number)
         if what == "cells" and i.size:
-            self.lse(range(int(i.min()), int(i.max()) + 1))
+            self.lse(np.unique(i))
         step = max(1, CHUNK // max(1, self.of.d))
         for at in range(0, out.size, step):
             part = slice(at, at + step)
@@ -221,7 +276,8 @@ class Weights:
         q, k = view("q", only(self.q, of.heads)), view("k", only(self.k, of.key_heads))
         terms = _changed(what, by, lambda x: only(x, of.heads))
         made = Weights(smaller, q, k, replace(terms, sinks=None if what.sinks is None else what.sinks[h : h + 1]))
-        made._lse, made._known = self._lse[lead][h][None], self._known.copy()
+        # The same memory: what is computed for the head is known to the whole.
+        made._lse, made._known = self._lse[lead][h][None], self._known[lead][h][None]
         return made
 
     def part(self, rows: range | Array, keys: range | Array, settled: bool = True) -> Weights:
@@ -239,9 +295,8 @@ class Weights:
         k = view("k", _take(_spread(as_numpy(self.k), of, of.key_heads), keys, -2))
         made = Weights(smaller, q, k, _changed(what, by, plane))
         if settled and len(rows):
-            first, last = int(min(rows)), int(max(rows))
-            made._lse[...] = _take(self.lse(range(first, last + 1)), _less(rows, first), -1)
-            made._known[:] = True
+            made._lse[...] = self.lse(rows)
+            made._known[...] = True
         return made
 
     def without(self, keys: Array) -> Weights:
@@ -253,7 +308,7 @@ class Weights:
         return Weights(self.of, self.q, self.k, replace(self.terms, mask=mask))
 
 
-def _plain(x: range | Array) -> bool:
+def _plain(x: range | Array) -> TypeGuard[range]:
     return isinstance(x, range) and x.step == 1
 
 
@@ -282,10 +337,6 @@ def _take(x: Array, which: range | Array, axis: int) -> Array:
         index[axis] = which
     taken: Array = x[tuple(index)]
     return taken
-
-
-def _less(which: range | Array, first: int) -> range | Array:
-    return range(which.start - first, which.stop - first, which.step) if isinstance(which, range) else which - first
 
 
 def _changed(what: Terms, by: dict[str, Expression], plane: Callable[[View], Array]) -> Terms:

@@ -29,6 +29,7 @@ def part(q: Any, k: Any, rows: tuple[int, int], keys: tuple[int, int], **given: 
     of = problem(view("q", q), view("k", k), None)
     asked = {name: given.get(name) for name in ("scale", "modify", "bias", "mask", "sinks")}
     _, lse = regard.attention(q, k, k, return_lse=True, **given)
+    lse = lse.astype(np.float64)
     return cells(of, terms(of, **asked), view("q", q), view("k", k), lse.ctypes.data, rows, keys)
 
 

@@ -22,8 +22,21 @@ MAY = {
     "kernels": ("errors", "algebra", "problem", "terms", "kernels"),
     "terms": ("errors", "algebra", "problem"),
     "problem": ("errors", "algebra"),
+    "results": ("problem",),
+    "indexing": ("errors", "results"),
+    "weights": ("errors", "algebra", "kernels", "problem", "terms", "results"),
+    "lens": ("errors", "algebra", "kernels", "problem", "results", "indexing", "weights", "lens"),
+    "matrix": (
+        *("errors", "algebra", "problem", "terms", "results", "indexing", "weights", "lens"),
+        *("pooling", "pools", "view"),
+    ),
+    "view": ("errors", "algebra", "problem", "results", "indexing", "weights", "lens", "matrix", "pooled", "view"),
 }
-NEVER = {"attention": ("__init__",), "cli": ("__init__", "__main__")}  # who alone may import it
+NEVER = {  # who alone may import it
+    "attention": ("__init__",),
+    "matrix": ("__init__", "pooled", "pools", "view", "recording", "cli"),
+    "cli": ("__init__", "__main__"),
+}
 
 
 def imported(name: str, text: str) -> Iterator[str]:
@@ -87,6 +100,17 @@ def test_every_part_of_the_rules_exists() -> None:
         ("regard.kernels.plan", "if TYPE_CHECKING:\n    from regard.attention import attention"),
         ("regard.problem", "from regard.kernels.plan import Plan"),
         ("regard.matrix", "from regard.attention import attention"),
+        ("regard.matrix", "from regard.kernels.launch import launch"),
+        ("regard.results", "from regard.errors import ShapeError"),
+        ("regard.indexing", "from regard.weights import Weights"),
+        ("regard.weights", "from regard.lens import Entropy"),
+        ("regard.weights", "from regard.matrix import matrix"),
+        ("regard.kernels.launch", "from regard.weights import Weights"),
+        ("regard.lens.rows", "from regard.matrix import AttentionMatrix"),
+        ("regard.lens.rows", "if TYPE_CHECKING:\n    from regard.matrix import AttentionMatrix"),
+        ("regard.lens.rows", "from ..view import terminal"),
+        ("regard.view.grid", "from regard.kernels.launch import cells"),
+        ("regard.words", "from regard.matrix import matrix"),
         ("regard.lens.questions", "from regard import attention"),
         ("regard.lens.questions", "import regard.cli"),
         ("regard.lens.questions", "import regard"),
@@ -106,6 +130,11 @@ def test_the_rules_can_be_broken(name: str, text: str) -> None:
         ("regard.__init__", "from regard.attention import attention"),
         ("regard.attention", "from regard.kernels import threads"),
         ("regard.reference", "import numpy as regardless"),
+        ("regard.lens.ask", "from regard.weights import Weights"),
+        ("regard.lens.ask", "from regard.kernels.launch import launch"),
+        ("regard.lens.ask", "from .rows import Top"),
+        ("regard.matrix", "from regard.weights import Weights"),
+        ("regard.__init__", "from regard.matrix import matrix"),
     ],
 )
 def test_the_rules_allow_what_they_should(name: str, text: str) -> None:
@@ -146,6 +175,20 @@ except regard.RegardError:
     pass
 optional = {"torch", "jax", "safetensors", "array_api_compat", "onnxruntime", "openvino"}
 assert not optional & set(sys.modules), optional & set(sys.modules)
+""")
+
+
+def test_a_matrix_is_read_without_the_libraries_that_questions_need() -> None:
+    """Plain forms run on any array library, and what makes that so is loaded when the first question is asked."""
+    run("""
+x = np.ones((1, 6, 4), np.float32)
+A = regard.matrix(x, x, mask=regard.causal, tokens="a b c d e f".split())
+assert A[0, "d", "a"] == A[0, 3, 0]
+A[0, ::-1], A.T[..., 2], A.scores[0], A.lse, A.build(), A.without(1), repr(A), A.output(x)
+optional = {"torch", "array_api_compat", "matplotlib", "transformers"}
+assert not optional & set(sys.modules), optional & set(sys.modules)
+A.ask(regard.lens.Entropy(), regard.lens.Top(2))
+assert not {"torch", "matplotlib"} & set(sys.modules)
 """)
 
 

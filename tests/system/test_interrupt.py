@@ -65,6 +65,57 @@ print("right")
         process.communicate()
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["lse is computed", "lse is known"])
+def test_a_long_question_stops_and_leaves_nothing_behind(known: bool) -> None:
+    process = start(
+        LONG
+        + f"""
+from regard.lens import Entropy, Received, Top
+asked = Entropy(), Received(), Top(3)
+n, lse = 131072, np.full((1, 131072), np.log(131072), np.float32) if {known} else None
+q, k, v = long
+small = regard.matrix(q[:, :200], k[:, :300])
+before = small.ask(*asked)  # compiled, so that the signal meets the kernel
+A = regard.matrix(q, k, lse=lse)
+print("begin")
+try:
+    A.ask(*asked)
+    print("finished")
+except KeyboardInterrupt:
+    print(time.monotonic())
+cpu = time.process_time()
+time.sleep(0.4)
+print(time.process_time() - cpu)
+after = small.ask(*asked), regard.matrix(q[:, :200], k[:, :300]).ask(*asked)
+for found in after:
+    assert np.array_equal(found[0], before[0]) and np.array_equal(found[1], before[1])
+    assert all(map(np.array_equal, found[2], before[2]))
+# Rows whose lse was on its way must not be taken for known.
+rows = [0, 1, 70_000, n - 1]
+s = q[0, rows].astype(np.float64) @ k[0].T.astype(np.float64) / 8
+there = A.lse if {known} else np.stack([A.weights.lse(range(i, i + 1))[0] for i in rows], axis=1)
+want = lse[:, rows] if {known} else np.log(np.exp(s).sum(-1))[None]
+assert np.allclose(there[:, rows] if {known} else there, want, atol=1e-4)
+assert np.allclose(A[0, rows], np.exp(s - want[0][:, None]), rtol=1e-3, atol=1e-9)
+print("right")
+"""
+    )
+    try:
+        assert _line(process) == "begin", process.communicate(timeout=20)[1]
+        time.sleep(0.6)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        raised = _line(process)
+        assert raised != "finished"
+        assert float(raised) - sent < 3.0  # a step of a plain form may take a second
+        assert float(_line(process)) < 0.1, "seconds of CPU were spent after the question was left"
+        assert _line(process) == "right", process.communicate(timeout=20)[1]
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_an_interrupt_that_nobody_catches_ends_the_process() -> None:
     process = start(LONG + "regard.threads(2)\nprint('begin')\nregard.attention(*long)")
     try:

@@ -11,7 +11,17 @@ import pytest
 import torch
 
 import regard
-from regard.errors import DeviceError, DtypeError, GradientError, RegardError, ShapeError, TraceError
+from regard.errors import (
+    DeviceError,
+    DtypeError,
+    GradientError,
+    LimitError,
+    QuestionError,
+    RegardError,
+    ShapeError,
+    TokenError,
+    TraceError,
+)
 
 FLOATS = "float32, float64, bfloat16 or float16"
 ALIKE = "expected both with an axis of heads or both without: add one with"
@@ -364,7 +374,102 @@ OPEN: dict[str, Case] = {
         "n has dtype float64, expected whole numbers: convert it with astype(int)",
     ),
 }
-CASES = SHAPES | KINDS | TERMS | OPEN
+
+
+def matrix(q: Any = X, k: Any = X, **options: Any) -> Any:
+    return regard.matrix(q, k, **options)
+
+
+# Those of indices are in tests/matrix, those of questions in tests/lens.
+MATRIX: dict[str, Case] = {
+    "matrix of a list": (
+        lambda: matrix(q=X.tolist()),
+        DtypeError,
+        "q is a list, expected an array: pass numpy.asarray(q)",
+    ),
+    "matrix of other widths": (
+        lambda: matrix(k=a(2, 5, 3)),
+        ShapeError,
+        "q has d = 4 and k has d = 3, expected the same: check their last axes",
+    ),
+    "matrix with v of other length": (
+        lambda: matrix(v=a(2, 6, 4)),
+        ShapeError,
+        "k has 5 rows and v has 6, expected the same: each key has one value",
+    ),
+    "matrix that requires grad": (
+        lambda: matrix(needs_grad(2, 5, 4), T),
+        GradientError,
+        "q requires grad, but gradients are not computed here yet; call under torch.no_grad() or pass q.detach()",
+    ),
+    "matrix with a score": (
+        lambda: matrix(score="dot"),
+        DtypeError,
+        "score is 'dot', expected regard.dot: leave it out",
+    ),
+    "matrix with a mask of floats": (
+        lambda: matrix(mask=a(5, 5)),
+        DtypeError,
+        "mask has dtype float32, expected bool (True = may attend): pass numbers to add as bias",
+    ),
+    "lse of another shape": (
+        lambda: matrix(lse=a(2, 6)),
+        ShapeError,
+        "lse has shape (2, 6), expected (2, 5): one number for each query",
+    ),
+    "lse of bool": (
+        lambda: matrix(lse=np.ones((2, 5), bool)),
+        DtypeError,
+        "lse has dtype bool, expected floats: pass what attention(…, return_lse=True) gave",
+    ),
+    "lse a list": (
+        lambda: matrix(lse=[[0.0] * 5] * 2),
+        DtypeError,
+        "lse is a list, expected an array: pass numpy.asarray(lse)",
+    ),
+    "tokens a string": (
+        lambda: matrix(tokens="a b c d e"),
+        DtypeError,
+        "tokens is one string, expected a token for each place: pass tokens=text.split()",
+    ),
+    "key tokens a string": (
+        lambda: matrix(key_tokens="abcde"),
+        DtypeError,
+        "key_tokens is one string, expected a token for each place: pass key_tokens=text.split()",
+    ),
+    "too few tokens": (
+        lambda: matrix(tokens=["a", "b"]),
+        ShapeError,
+        "tokens has 2 tokens, but there are 5 queries: give each query one",
+    ),
+    "too few key tokens": (
+        lambda: matrix(key_tokens=["a", "b"]),
+        ShapeError,
+        "key_tokens has 2 tokens, but there are 5 keys: give each key one",
+    ),
+    "too many cells": (
+        lambda: matrix().build(limit=49),
+        LimitError,
+        "this would build 50 cells (200 bytes), expected at most 49: ask for fewer rows, for heatmap(256) or top(5), "
+        "or insist with build(limit=50)",
+    ),
+    "a token that is not there": (
+        lambda: matrix(tokens=["a", "b", "c", "d", "e"])[0, "x"],
+        TokenError,
+        "'x' is none of the 5 tokens of the query axis: index by number",
+    ),
+    "a token that is there twice": (
+        lambda: matrix(tokens=["a", "b", "a", "c", "d"])[0, 1, "a"],
+        TokenError,
+        "'a' is not one token but 2, at 0, 2: index by one of these numbers",
+    ),
+    "output without values": (
+        lambda: matrix().output(),
+        QuestionError,
+        "output was asked without values, expected v: pass output(v) or matrix(…, v=v)",
+    ),
+}
+CASES = SHAPES | KINDS | TERMS | OPEN | MATRIX
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,9 +9,10 @@ import types
 import pytest
 
 import regard
-from regard import errors
+from regard import errors, lens
 
 PUBLIC = [
+    "AttentionMatrix",
     "Mask",
     "RegardError",
     "alibi",
@@ -19,6 +20,7 @@ PUBLIC = [
     "causal",
     "dot",
     "mask",
+    "matrix",
     "padding",
     "prefix",
     "segments",
@@ -44,6 +46,7 @@ def test_nothing_else_is_offered() -> None:
 
 def test_a_function_hides_its_module_on_purpose() -> None:
     assert callable(regard.attention)
+    assert callable(regard.matrix)
     assert not isinstance(regard.threads, types.ModuleType)
 
 
@@ -67,6 +70,68 @@ def test_the_signature() -> None:
     assert defaults == [regard.dot, None, None, None, None, None, False, None]
 
 
+def test_the_signature_of_matrix() -> None:
+    arguments = inspect.signature(regard.matrix).parameters
+    keywords = ["v", "score", "scale", "modify", "bias", "mask", "sinks", "lse", "tokens", "key_tokens"]
+    assert list(arguments) == ["q", "k", *keywords]
+    assert all(arguments[name].kind is inspect.Parameter.KEYWORD_ONLY for name in keywords)
+    assert [arguments[name].default for name in keywords] == [None, regard.dot, *[None] * 8]
+
+
+ARRAY = ["shape", "ndim", "size", "dtype", "T", "scores", "lse", "build", "ask", "output", "without"]
+METHODS = {
+    "entropy": [],
+    "effective": [],
+    "peak": [],
+    "top": ["k"],
+    "received": ["queries", "per", "group", "pool"],
+    "by_distance": ["per"],
+    "distance": [],
+    "between": ["query_groups", "key_groups", "per"],
+    "mass": ["where"],
+    "cells": ["above", "limit"],
+    "heatmap": ["rows", "columns", "pool", "of", "region"],
+    "summary": [],
+}
+
+
+def test_what_a_matrix_offers() -> None:
+    assert all(hasattr(regard.AttentionMatrix, name) for name in ARRAY)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_questions_of_a_matrix(name: str) -> None:
+    method = getattr(regard.AttentionMatrix, name)
+    arguments = inspect.signature(method).parameters
+    assert list(arguments) == ["self", *METHODS[name], "progress"]
+    assert arguments["progress"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert inspect.getdoc(method)
+
+
+QUESTIONS = [
+    "Between", "ByDistance", "Cells", "Distance", "Effective", "Entropy", "Heatmap", "Mass", "Peak", "Received", "Top",
+    "Total", "Visible",
+]  # fmt: skip
+
+
+def test_the_questions_have_names() -> None:
+    assert lens.__all__ == sorted(lens.__all__)
+    assert {*QUESTIONS, "Block", "Layout", "Question", "over", "put"} <= set(lens.__all__)
+    assert all(inspect.getdoc(getattr(lens, name)) for name in lens.__all__)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_create_update_merge_finalize(name: str) -> None:
+    kind = getattr(lens, name)
+    for step, arguments in (
+        ("create", ["layout"]),
+        ("update", ["state", "block"]),
+        ("merge", ["a", "b"]),
+        ("finalize", ["state", "layout"]),
+    ):
+        assert list(inspect.signature(getattr(kind, step)).parameters) == ["self", *arguments]
+
+
 def test_the_version_is_that_of_the_package() -> None:
     from importlib.metadata import version
 
@@ -80,6 +145,10 @@ TREE = {
     "GradientError": RuntimeError,
     "TraceError": TypeError,
     "TargetError": RuntimeError,
+    "LimitError": ValueError,
+    "TokenError": LookupError,
+    "QuestionError": TypeError,
+    "MissingError": ImportError,
 }
 
 

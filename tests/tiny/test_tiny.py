@@ -59,6 +59,44 @@ def test_scores():
     close(z, modify=meaning, bias=bias, sinks=[0.0, 1.0])
 
 
+def test_matrix():
+    words = [f"w{i}" for i in range(n)]
+    _, lse = regard.attention(q, k, v, mask=regard.causal, return_lse=True)
+    a = reference.weights(q, k, mask=lambda b, h, q, k: k <= q)
+    A = regard.matrix(q, k, v=v, mask=regard.causal, tokens=words)
+    assert isinstance(A, regard.AttentionMatrix)
+    assert (A.shape, A.ndim, len(A), A.dtype) == (a.shape, 3, 2, np.float32)
+    for index in (0, (1, 2), (..., 3), (0, slice(None, None, -2)), a > 0.3):
+        np.testing.assert_allclose(A[index], a[index], atol=1e-6)
+    np.testing.assert_allclose(A[1, "w5", "w2"], a[1, 5, 2], atol=1e-6)
+    np.testing.assert_allclose(A.T[0], a[0].T, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(A), a, atol=1e-6)
+    np.testing.assert_allclose(A.lse, lse, atol=1e-5)
+    np.testing.assert_allclose(regard.matrix(q, k, mask=regard.causal, lse=lse)[0], a[0], atol=1e-6)
+    np.testing.assert_allclose(A.output(), a @ v, atol=1e-5)
+    np.testing.assert_allclose(A.without(0)[:, 1:, 0], 0)
+    assert np.isneginf(A.scores[0, 0, 1:]).all()
+
+
+def test_questions():
+    A = regard.matrix(q, k, mask=regard.causal)
+    a = reference.weights(q, k, mask=lambda b, h, q, k: k <= q)
+    entropy, top, received, (distances, mass, seen), heat = A.ask(
+        regard.lens.Entropy(), regard.lens.Top(3), regard.lens.Received(), regard.lens.ByDistance(),
+        regard.lens.Heatmap(4, pool="sum"),
+    )  # fmt: skip
+    np.testing.assert_allclose(entropy, -(a * np.log(np.where(a > 0, a, 1))).sum(-1), atol=1e-5)
+    np.testing.assert_allclose(top.weights[:, 2:], -np.sort(-a, axis=-1)[:, 2:, :3], atol=1e-5)
+    np.testing.assert_allclose(received, a.sum(-2), rtol=1e-5)
+    assert (distances.tolist(), seen[0, n - 1 :].tolist()) == (list(range(1 - n, n)), list(range(n, 0, -1)))
+    np.testing.assert_allclose(mass[0, n], np.trace(a[0], -1), rtol=1e-5)
+    np.testing.assert_allclose(heat, a.reshape(2, 4, 3, 4, 3).sum((2, 4)), atol=1e-5)
+    np.testing.assert_allclose(A.between(ids).sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(A.mass(regard.window(0)).rows[:, 0], 1)
+    assert (A.cells(0.5).weight > 0.5).all()
+    assert A.peak().keys[0, 0] == 0
+
+
 def test_other_dtypes():
     for dtype in ("float64", "float16", "bfloat16"):
         import ml_dtypes
@@ -90,6 +128,8 @@ def test_errors():
         (lambda: regard.attention(q.astype(int), k, v), r"q has dtype int64, expected float32, float64, bfloat16 or"),
         (lambda: regard.attention(q, k, v, mask=np.ones((3, 3), bool)), r"mask has shape \(3, 3\), expected one that"),
         (lambda: regard.attention(q, k, v, mask=array.astype(int)), r"mask has dtype int64"),
+        (lambda: regard.matrix(q, k).build(limit=9), r"this would build 288 cells \(1\.1 KiB\), expected at most 9"),
+        (lambda: regard.matrix(q, k, tokens=["x"] * n)[0, "x"], r"'x' is not one token but 12, at 0, 1"),
         (lambda: regard.mask(lambda b, h, q, k: (k == 0) if q > 3 else (k == 1)), r"."),
     ):
         with pytest.raises(regard.RegardError, match=message):
@@ -97,11 +137,11 @@ def test_errors():
     assert issubclass(regard.RegardError, Exception)
 
 
-def test_examples_in_the_docstring():
+def test_examples_in_the_docstrings():
     finder = doctest.DocTestFinder(recurse=False)
-    tests = finder.find(
-        regard.attention, "attention", globs={"np": np, "regard": regard, "attention": regard.attention}
-    )
-    assert tests
-    for test in tests:
-        assert not doctest.DocTestRunner().run(test).failed
+    for name in ("attention", "matrix"):
+        function = getattr(regard, name)
+        tests = finder.find(function, name, globs={"np": np, "regard": regard, name: function})
+        assert tests
+        for test in tests:
+            assert not doctest.DocTestRunner().run(test).failed

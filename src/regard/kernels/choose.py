@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.algebra.program import Program
-from regard.kernels.plan import SIZES, Plan
+from regard.kernels.plan import SIZES, Plan, Reduction
 from regard.kernels.target import Target
 from regard.problem import Problem
 from regard.terms import Terms
@@ -26,7 +26,7 @@ def choose(
     terms: Terms,
     programs: dict[str, Program],
     target: Target,
-    reductions: tuple[str, ...],
+    reductions: tuple[Reduction, ...],
     whole_bits: int,
     hides: bool,
     rows: int,
@@ -35,7 +35,7 @@ def choose(
     lanes = target.lanes(64 if of.storage == "f64" else 32)
     size = 8 if of.storage == "f64" else 4
     together = of.n_q * (of.heads // of.key_heads)
-    kind = "forward" if {"output", "lse"} & set(reductions) else "settled"
+    kind = "forward" if {"output", "lse", "wide lse"} & set(reductions) else "settled"
     if kind == "forward" and "output" in reductions and of.n_q <= FEW and together <= 8 * FEW:
         kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
     else:

@@ -100,7 +100,7 @@ def _explain(plan: Plan) -> None:
     print(f"  machine     {plan.target.cpu}, {plan.lanes} lanes, {plan.target.registers} registers", file=sys.stderr)
     print(f"  tile        {plan.target.rows} keys × {plan.vectors} vectors of queries", file=sys.stderr)
     print(f"  blocks      {plan.block} queries × {plan.keys} keys", file=sys.stderr)
-    print(f"  reductions  {', '.join(plan.reductions)}", file=sys.stderr)
+    print(f"  reductions  {', '.join(map(str, plan.reductions))}", file=sys.stderr)
     for name, shape in (("modify", plan.modify), ("mask", plan.mask)):
         if shape is not None:
             steps = " ".join(f"{i}:{n.operation}{list(n.operands) or n.detail or ''}" for i, n in enumerate(shape[0]))

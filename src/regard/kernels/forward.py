@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from regard.kernels.cells import INFINITY
 from regard.kernels.plan import Plan
-from regard.kernels.reduction import Group
+from regard.kernels.reduction import Group, Tile
 from regard.kernels.run import run
-from regard.kernels.values import Function, Module, Value, select
+from regard.kernels.values import Function, Module, select
 from regard.kernels.walk import Walk
 
 
@@ -40,9 +40,9 @@ class Online(Walk):
             if plan.long:
                 (sums + plan.groups * plan.across)[at] = f.constant(plan.number.of(plan.lanes), 0.0)
 
-    def weigh(self, f: Function, group: Group, count: Value) -> None:
+    def weigh(self, f: Function, group: Group, tile: Tile) -> None:
         maximum, sums = (
             self.tiles.part(group.workspace, x) + group.index * self.plan.across for x in ("maximum", "sum")
         )
         job = group.job.words.address
-        f.call(self.weigh_online, [job, group.workspace, maximum.address, sums.address, count])
+        f.call(self.weigh_online, [job, group.workspace, maximum.address, sums.address, tile.count])

@@ -17,9 +17,10 @@ from regard.kernels.choose import choose
 from regard.kernels.compile import Entry, kernel
 from regard.kernels.decode import decode
 from regard.kernels.forward import forward
-from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan
+from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan, Reduction
 from regard.kernels.settled import settled
 from regard.kernels.target import host
+from regard.kernels.wanted import Wanted
 from regard.problem import Problem, View, offsets
 from regard.terms import Terms
 
@@ -30,6 +31,10 @@ _Q, _K, _V, _OUT, _LSE = (JOB[name] for name in ("q", "k", "v", "out", "lse"))
 
 # Operations a second and lane that any machine does; by it the first stretch in native code is measured out.
 PACE = 4e9
+
+STRIPS = 64  # of all heads, where each has sums of its own
+FEWEST = 8  # tasks, if the problem allows
+ROOM = 96 << 20  # bytes for the sums of all strips
 
 PARTS = 32  # of a decode: enough for the threads of most machines, and few enough to be long
 
@@ -67,14 +72,20 @@ def launch(
     q: View,
     k: View,
     v: View | None,
-    reductions: tuple[str, ...],
+    reductions: tuple[Reduction, ...],
     rows: tuple[int, int] | None = None,
     keys: tuple[int, int] | None = None,
+    wanted: Sequence[Wanted] = (),
 ) -> Launch:
-    """The plan of a problem and the arguments of its kernel; `rows` and `keys` are (first, count) of a region."""
+    """The plan of a problem and the arguments of its kernel; `rows` and `keys` are (first, count) of a region.
+
+    `wanted` are the reductions instead, where each has arguments and results of its own.
+    """
     trees = {"modify": terms.modify, "mask": terms.mask}
     programs = {name: linearize(x) for name, x in trees.items() if x is not None}
-    whole_bits = arguments.whole_bits(list(programs.values()), _rectangle(of)) if programs else 32
+    reductions = reductions or tuple(x.plan for x in wanted)
+    every = [*programs.values(), *(x for one in wanted for x in one.programs)]
+    whole_bits = arguments.whole_bits(every, _rectangle(of)) if every else 32
     hides = terms.bias is not None or modifier_hides(of, terms)
     rows, keys = rows or (0, of.n_q), keys or (0, of.n_k)
     plan = choose(of, terms, programs, host(), reductions, whole_bits, hides, rows[1])
@@ -94,11 +105,12 @@ def launch(
         "row_count": rows[1],
         "key_first": keys[0],
         "key_count": keys[1],
-        "total1": instances * -(-rows[1] // plan.block),
         "task_cost": 1,
     }
+    strips = _in_strips(plan, fields, instances, sum(x.size for x in wanted))
+    wide = plan.kind == "settled" or "wide lse" in reductions
     each = np.arange(instances, dtype=np.int64)
-    tables = {"out": each * (rows[1] * width), "lse": each * (of.n_q * plan.number.size)}
+    tables = {"out": each * (rows[1] * width), "lse": each * (of.n_q * (8 if wide else plan.number.size))}
     keep: list[Any] = []
     named = [("q", q), ("k", k), ("v", v), ("mask", terms.mask_array), ("bias", terms.bias)]
     for name, x in named:
@@ -114,6 +126,9 @@ def launch(
         fields["sinks"] = terms.sinks.ctypes.data
         keep.append(terms.sinks)
     words = [w for name, x in programs.items() for w in arguments.words(x, name == "mask", keep)]
+    for one in wanted:
+        one.check(_rectangle(of) | _region(of, rows, keys))
+        words += one.make(instances, strips, rows[1], keep)
     listed = np.array(words or [0], np.int64)
     fields["words"] = listed.ctypes.data
 
@@ -127,7 +142,7 @@ def launch(
     job = Words()
     for name, number in fields.items():
         job[JOB[name]] = number
-    operations = 2.0 * rows[1] * keys[1] * instances * (of.d + of.d_v)
+    operations = 2.0 * rows[1] * keys[1] * instances * max(16, of.d + of.d_v)
     visit = 2.0 * plan.across * plan.keys * (of.d + of.d_v + 32)
     return Launch(
         entry,
@@ -139,6 +154,23 @@ def launch(
         keep=(*keep, listed, *tables.values()),
         reusable=not keep,
     )
+
+
+def _in_strips(plan: Plan, fields: dict[str, int], instances: int, numbers: int) -> int:
+    """Cut the work by shape alone: into strips of blocks of queries, each of which leaves so many numbers, or where
+    nothing is carried from key to key into stretches of keys too. Gives the strips of a head."""
+    blocks, tiles = -(-fields["row_count"] // plan.block), -(-fields["key_count"] // plan.keys)
+    strips, stretches = blocks, 1
+    if numbers:
+        strips = min(strips, max(1, STRIPS // max(1, instances)))
+        strips = min(strips, max(-(-FEWEST // max(1, instances)), ROOM // (8 * numbers * max(1, instances))))
+    elif set(plan.reductions) <= {"cells", "scores"} and blocks * instances < FEWEST:
+        stretches = max(1, min(tiles, -(-FEWEST // max(1, blocks * instances))))
+    strip, stretch = max(1, -(-blocks // max(1, strips))), max(1, -(-tiles // stretches))
+    strips, stretches = -(-blocks // strip), max(1, -(-tiles // stretch))
+    fields |= {"strip": strip, "stretches": stretches, "stretch": stretch}
+    fields["total1"] = instances * strips * stretches
+    return strips
 
 
 def _in_parts(of: Problem, plan: Plan, fields: dict[str, int]) -> tuple[tuple[int, int], int]:
@@ -170,6 +202,12 @@ def modifier_hides(of: Problem, terms: Terms) -> bool:
     return terms.modify is not None and arguments.hides(linearize(terms.modify), _rectangle(of))
 
 
+def _region(of: Problem, rows: tuple[int, int], keys: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """What positions can be in a region."""
+    first, last, offset = rows[0], rows[0] + max(1, rows[1]) - 1, of.n_k - of.n_q
+    return {"row": (first, last), "q": (first + offset, last + offset), "k": (keys[0], keys[0] + max(1, keys[1]) - 1)}
+
+
 def _rectangle(of: Problem) -> dict[str, tuple[Any, Any]]:
     """What each variable can be in the whole problem."""
     offset = of.n_k - of.n_q
@@ -193,7 +231,7 @@ def cells(
     keys: tuple[int, int],
     what: str = "cells",
 ) -> np.ndarray[Any, Any]:
-    """A region of A for every leading index and head, from the lse at an address; or of its "scores"."""
+    """A region of A for every leading index and head, from the lse (f64) at an address; or of its "scores"."""
     number = np.float64 if of.storage == "f64" else np.float32
     # What is hidden is never visited.
     out = np.full((*of.leading, of.heads, rows[1], keys[1]), -np.inf if what == "scores" else 0, number)
@@ -201,3 +239,21 @@ def cells(
         made = launch(of, terms, q, k, None, (what,), rows, keys)
         made.run(q.address, k.address, 0, out.ctypes.data, lse, (q, k, out))
     return out
+
+
+def reduce(
+    of: Problem,
+    terms: Terms,
+    q: View,
+    k: View,
+    lse: int,
+    wanted: Sequence[Wanted],
+    rows: tuple[int, int] | None = None,
+    keys: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """What one settled pass over a region makes of the weights, from the lse (f64) at an address; results are
+    (instances, …), rows from the first on."""
+    made = launch(of, terms, q, k, None, (), rows, keys, wanted)
+    made.run(q.address, k.address, 0, 0, lse, (q, k, wanted), progress)
+    return [one.result() for one in wanted]

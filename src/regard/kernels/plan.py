@@ -27,12 +27,43 @@ FIELDS = [
     *("n_q", "n_k", "heads", "key_heads", "group", "scale"),
     *("row_first", "row_count", "key_first", "key_count"),  # the part of the matrix to walk past
     *("total0", "total1", "parts", "part_keys", "task_cost"),  # how the work is cut
+    *("strip", "stretches", "stretch"),  # blocks of queries in a task, and pieces, of so many tiles, of their keys
 ]
 JOB = SHARED | {name: 40 + i for i, name in enumerate(FIELDS)}
 JOB_WORDS = 40 + len(FIELDS)
 
 # The first words of a workspace: what a call that was interrupted goes on with.
-STATE = {"task": 0, "tile": 1, "fresh": 2, "budget": 3}
+STATE = {"task": 0, "tile": 1, "fresh": 2, "budget": 3, "block": 4, "strip": 5}
+
+
+@dataclass(frozen=True)
+class Top:
+    """The k largest weights of each row."""
+
+    k: int
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Weights added up, or their largest, by bin: the sum of a number of the row and a number of the key.
+
+    `along` says how bins lie: "keys", one for each key from the first on; "diagonals", one for each difference of row
+    and key; else by runs of keys with the same number, where rows have the same number ("runs"), numbers that follow
+    each other ("runs of rows") or any numbers ("runs of groups").
+    """
+
+    pool: str  # sum, max
+    along: str
+    row: Shape | None
+    key: Shape | None
+    where: Shape | None  # only cells where this holds
+
+    @property
+    def programs(self) -> tuple[Shape, ...]:
+        return tuple(x for x in (self.row, self.key, self.where) if x is not None)
+
+
+Reduction = str | Top | Binned  # output, lse, wide lse, cells, scores, entropy, largest
 
 
 @dataclass(frozen=True)
@@ -47,7 +78,7 @@ class Plan:
     vectors: int  # of queries in a group
     groups: int  # of queries in a block
     keys: int  # in a block
-    reductions: tuple[str, ...] = ("output",)
+    reductions: tuple[Reduction, ...] = ("output",)
     modify: Shape | None = None
     mask: Shape | None = None
     mask_array: bool = False
@@ -159,7 +190,17 @@ class Plan:
             "keys": self.keys * (self.depth if self.amx else self.d) * 4 * (self.widened or self.amx),
             "values": self.keys * self.value_columns * size * ("output" in self.reductions),
             "sums": 32 * self.across * size * self.amx,
+            "moment": self.across * size * ("entropy" in self.reductions),
+            "entropy": self.groups * self.across * 8 * ("entropy" in self.reductions),
+            "largest": self.groups * self.across * size * ("largest" in self.reductions),
+            "top": self.groups * self.across * self.top * size,
+            "top_keys": self.groups * self.across * self.top * 4,
         }
+
+    @property
+    def top(self) -> int:
+        """How many largest weights of each row are wanted."""
+        return max((x.k for x in self.reductions if isinstance(x, Top)), default=0)
 
     @cached_property
     def key(self) -> str:

@@ -9,14 +9,13 @@ works out in `block`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from regard.kernels.cells import INFINITY
 from regard.kernels.job import Job
 from regard.kernels.tiles import Tiles
-from regard.kernels.values import Function, Pointer, Value, f64, i64, select, smaller
+from regard.kernels.values import Function, Pointer, Type, Value, f64, i64, larger, ptr, select, smaller
 from regard.kernels.weighted import Lines, Values
 
 
@@ -117,10 +116,13 @@ class Output:
 
 
 class LogSumExp:
-    """lse = m + ln Σ, from the maximum and the sum that every online pass keeps; -inf for an empty row."""
+    """lse = m + ln Σ, from the maximum and the sum that every online pass keeps; -inf for an empty row.
 
-    def __init__(self, tiles: Tiles):
-        self.tiles, self.plan = tiles, tiles.plan
+    The wide kind is f64: weights are made from it, and a rounding of it would be one of a whole row.
+    """
+
+    def __init__(self, tiles: Tiles, wide: bool = False):
+        self.tiles, self.plan, self.wide = tiles, tiles.plan, wide
 
     def prepare(self) -> Function | None:
         return None
@@ -137,18 +139,18 @@ class LogSumExp:
     def finish(self, f: Function, group: Group) -> None:
         plan, tiles, job = self.plan, self.tiles, group.job
         maximum, total = (tiles.part(group.workspace, name) + group.index * plan.across for name in ("maximum", "sum"))
-        room = tiles.part(group.workspace, "alpha")
-        lse = job.head("lse", plan.number, group.instance) + group.row
-        scale = f.constant(plan.number, 1.0) if plan.natural else job.scale.bits(f64).to(plan.number)
+        kind = f64 if self.wide else plan.number
+        room = Pointer(f.stack(kind, plan.lanes), kind)
+        lse = job.head("lse", kind, group.instance) + group.row
+        scale = f.constant(kind, 1.0) if plan.natural else job.scale.bits(f64).to(kind)
         with f.loop(0, plan.across, plan.lanes) as at:
-            sums = total.load(at, plan.lanes)
+            sums, most = total.load(at, plan.lanes).to(kind), maximum.load(at, plan.lanes).to(kind)
             empty = sums.equals(0.0)
             logarithm = tiles.functions.log(select(empty, 1.0, sums))
-            most = maximum.load(at, plan.lanes)
             natural = tiles.functions.fma(most, scale, logarithm)
-            room[at] = select(empty, -INFINITY, natural)
-        with f.loop(0, smaller(job.row_first + job.row_count - group.row, plan.across)) as lane:
-            lse[lane] = room[lane]
+            room[0] = select(empty, -INFINITY, natural)
+            with f.loop(0, smaller(lanes_left(group, plan.across) - at, plan.lanes)) as lane:
+                lse[at + lane] = room[lane]
 
 
 class Cells:
@@ -183,9 +185,75 @@ class Cells:
         return None
 
 
-REDUCTIONS: dict[str, Callable[[Tiles], Reduction]] = {
-    "output": Output,
-    "lse": LogSumExp,
-    "cells": Cells,
-    "scores": Cells,
-}
+def lanes_left(group: Group, across: int) -> Value:
+    """How many lanes of a group have a row."""
+    return smaller(group.job.row_first + group.job.row_count - group.row, across)
+
+
+class RowState:
+    """A number for each row, kept in a part of the workspace and written as f64, rows of a region from its first on."""
+
+    part: str
+    element: Type
+
+    def __init__(self, tiles: Tiles, at: int):
+        self.tiles, self.plan, self.at = tiles, tiles.plan, at
+
+    def prepare(self) -> Function | None:
+        return None
+
+    def first(self, f: Function) -> Value:
+        """The state of a row that has seen nothing."""
+        raise NotImplementedError  # an abstract method
+
+    def state(self, group: Group) -> Pointer:
+        return self.tiles.part(group.workspace, self.part, self.element) + group.index * self.plan.across
+
+    def begin(self, f: Function, group: Group) -> None:
+        state = self.state(group)
+        with f.loop(0, self.plan.across, self.plan.lanes) as at:
+            state[at] = self.first(f).splat(self.plan.lanes)
+
+    def block(self, f: Function, job: Job, workspace: Value, block: Block) -> None:
+        return None
+
+    def finish(self, f: Function, group: Group) -> None:
+        job, state = group.job, self.state(group)
+        place = group.instance * job.row_count + (group.row - job.row_first)
+        put = Pointer(job.pointer("words", i64)[self.at].to(ptr), f64) + place
+        scale = f.constant(f64, 1.0) if self.plan.natural else job.scale.bits(f64)
+        with f.loop(0, lanes_left(group, self.plan.across)) as lane:
+            put[lane] = state[lane].to(f64) * scale
+
+
+class Moment(RowState):
+    """Σ a·ln a of each row, which the pass has summed up over the tile while it knew the logarithms."""
+
+    part, element = "entropy", f64
+
+    def first(self, f: Function) -> Value:
+        return f.constant(f64, 0.0)
+
+    def update(self, f: Function, group: Group, tile: Tile) -> None:
+        state, moment, lanes = self.state(group), self.tiles.part(group.workspace, "moment"), self.plan.lanes
+        with f.loop(0, self.plan.across, lanes) as at:
+            state[at] = state.load(at, lanes) + moment.load(at, lanes).to(f64)
+
+
+class Largest(RowState):
+    """The largest final score of each row."""
+
+    part = "largest"
+
+    @property
+    def element(self) -> Type:  # type: ignore[override]  # it depends on the plan
+        return self.plan.number
+
+    def first(self, f: Function) -> Value:
+        return f.constant(self.plan.number, -INFINITY)
+
+    def update(self, f: Function, group: Group, tile: Tile) -> None:
+        state, lanes = self.state(group), self.plan.lanes
+        best = self.tiles.part(group.workspace, "block_maximum")
+        with f.loop(0, self.plan.across, lanes) as at:
+            state[at] = larger(best.load(at, lanes), state.load(at, lanes))

@@ -1,7 +1,9 @@
 """One walk along the keys for a block of queries: what the online and the settled pass share.
 
-A task is a block of queries of one head. It asks its mask which tiles to visit, and carries the state of its reductions
-from tile to tile. When its budget of tiles is spent it returns, with its state in its workspace, to be called again.
+A task is a strip of one head: some blocks of queries, one after the other, which share what a reduction sums up over
+queries. Where nothing is carried along the keys, a task may also be a stretch of them. A block asks its mask which
+tiles to visit, and carries the state of its reductions from tile to tile. When its budget of tiles is spent a task
+returns, with its state in its workspace, to be called again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import dataclass
 from regard.kernels import amx
 from regard.kernels.job import Job
 from regard.kernels.plan import JOB, STATE, Plan
-from regard.kernels.reduction import REDUCTIONS, Block, Group, Reduction, Tile
+from regard.kernels.reduction import Block, Group, Tile
+from regard.kernels.reductions import reductions
 from regard.kernels.tiles import Tiles
 from regard.kernels.values import Function, Module, Pointer, Value, f32, i1, i32, i64, larger, ptr, select, smaller
 
@@ -36,7 +39,7 @@ class Walk:
     def __init__(self, plan: Plan, module: Module):
         self.plan, self.module = plan, module
         self.tiles = tiles = Tiles(plan, module)
-        self.reductions: list[Reduction] = [REDUCTIONS[name](tiles) for name in plan.reductions]
+        self.reductions = reductions(tiles)
         self.score = amx.score(tiles) if plan.amx else tiles.score()
         self.change_partial = tiles.change(hiding=True)
         self.change_full = tiles.change(hiding=False) if plan.natural else None
@@ -56,7 +59,7 @@ class Walk:
         """The state of the pass itself for a group that has seen nothing."""
         raise NotImplementedError  # an abstract method
 
-    def weigh(self, f: Function, group: Group, count: Value) -> None:
+    def weigh(self, f: Function, group: Group, tile: Tile) -> None:
         """Turn the scores in the workspace into weights."""
         raise NotImplementedError  # an abstract method
 
@@ -66,15 +69,36 @@ class Walk:
         return [before[0] if before else None, self.task()]
 
     def task(self) -> Function:
-        """One block of queries; gives 1 if the budget ran out before its end."""
+        """One strip of queries; gives 1 if the budget ran out before its end."""
         plan = self.plan
         f = self.module.function("task", [("job", ptr), ("workspace", ptr), ("task", i64)], i64)
         address, workspace, task = f.arguments
         job, state = Job(address), Pointer(workspace, i64)
         blocks = (job.row_count + (plan.block - 1)).quotient(plan.block)
-        # Later blocks first: under a causal mask they are the longest.
-        instance, block = task.quotient(blocks), blocks - 1 - task.remainder(blocks)
-        row = job.row_first + block * plan.block
+        strips = (blocks + (job.strip - 1)).quotient(job.strip)
+        task, stretch = task.quotient(job.stretches), task.remainder(job.stretches)
+        # Later strips first: under a causal mask they are the longest.
+        instance, strip = task.quotient(strips), strips - 1 - task.remainder(strips)
+        state[STATE["strip"]] = instance * strips + strip
+        with f.when(state[STATE["fresh"]].differs(0)):
+            state[STATE["block"]] = strip * job.strip
+        stop = smaller((strip + 1) * job.strip, blocks)
+        tiles = (job.key_count + (plan.keys - 1)).quotient(plan.keys)
+        begin, end = stretch * job.stretch, smaller((stretch + 1) * job.stretch, tiles)
+        spent = f.variable(f.constant(i64, 0))
+        with f.repeat() as leave:
+            leave((state[STATE["block"]] >= stop) | spent.get().differs(0))
+            spent.set(self._block(f, job, workspace, instance, begin, end))
+            with f.when(spent.get().equals(0)):
+                state[STATE["block"]] = state[STATE["block"]] + 1
+                state[STATE["fresh"]] = 1
+        f.give(spent.get())
+        return f
+
+    def _block(self, f: Function, job: Job, workspace: Value, instance: Value, begin: Value, end: Value) -> Value:
+        """One block of queries, from a tile to another; gives 1 if the budget ran out before its end."""
+        plan, state = self.plan, Pointer(workspace, i64)
+        row = job.row_first + state[STATE["block"]] * plan.block
         rows = smaller(job.row_first + job.row_count - row, plan.block)
         groups = (rows + (plan.across - 1)).quotient(plan.across)
         queries = Queries(job, workspace, instance, row, row + rows - 1, groups)
@@ -83,21 +107,20 @@ class Walk:
             with f.loop(0, groups) as g:
                 group = Group(job, workspace, instance, row + g * plan.across, g)
                 here = packed + g * (plan.depth * plan.across)
-                f.call(self.pack, [address, here.address, instance, group.row])
+                f.call(self.pack, [job.words.address, here.address, instance, group.row])
                 self.start(f, group)
                 for reduction in self.reductions:
                     reduction.begin(f, group)
-            state[STATE["tile"]] = 0
+            state[STATE["tile"]] = begin
             state[STATE["fresh"]] = 0
-        spent = self._along(f, queries)
+        spent = self._along(f, queries, end)
         with f.when(spent.equals(0)), f.loop(0, groups) as g:
             for reduction in self.reductions:
                 reduction.finish(f, Group(job, workspace, instance, row + g * plan.across, g))
-        f.give(spent)
-        return f
+        return spent
 
-    def _along(self, f: Function, queries: Queries) -> Value:
-        """Visit every tile that is not hidden; gives 1 if the budget was spent before the last."""
+    def _along(self, f: Function, queries: Queries, end: Value) -> Value:
+        """Visit every tile before an end that is not hidden; gives 1 if the budget was spent before the last."""
         job, state = queries.job, Pointer(queries.workspace, i64)
         count = (job.key_count + (self.plan.keys - 1)).quotient(self.plan.keys)
         tile, spent = f.variable(state[STATE["tile"]]), f.variable(f.constant(i64, 0))
@@ -115,7 +138,7 @@ class Walk:
             tile.set(at + 1)
 
         with f.repeat() as leave:
-            leave(tile.get() >= count)
+            leave(tile.get() >= end)
             enough = (budget.get() <= 0) | job.words.load_acquire(JOB["stop"]).differs(0)
             spent.set(enough.to(i64, signed=False))
             leave(enough)
@@ -201,9 +224,10 @@ class Walk:
                     otherwise()
                     if self.change_full is not None:
                         f.call(self.change_full, which)
-                self.weigh(f, group, length)
+                tile_seen = Tile(block, begin, length)
+                self.weigh(f, group, tile_seen)
                 for reduction in self.reductions:
-                    reduction.update(f, group, Tile(block, begin, length))
+                    reduction.update(f, group, tile_seen)
         f.give()
         return f
 

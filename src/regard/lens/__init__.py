@@ -2,15 +2,19 @@
 
 from regard.lens.ask import over
 from regard.lens.columns import Between, ByDistance, Distance, Heatmap, Received
+from regard.lens.compare import Comparison
 from regard.lens.question import Block, Layout, Question, put
+from regard.lens.rollout import rollout
 from regard.lens.rows import Effective, Entropy, Peak, Top, Total, Visible
 from regard.lens.single import Cells, Mass
+from regard.lens.texts import Sentence, repeated, sentences
 
 __all__ = [
     "Between",
     "Block",
     "ByDistance",
     "Cells",
+    "Comparison",
     "Distance",
     "Effective",
     "Entropy",
@@ -20,9 +24,13 @@ __all__ = [
     "Peak",
     "Question",
     "Received",
+    "Sentence",
     "Top",
     "Total",
     "Visible",
     "over",
     "put",
+    "repeated",
+    "rollout",
+    "sentences",
 ]

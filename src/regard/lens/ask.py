@@ -6,11 +6,13 @@ and handed to the plain forms, row block by row block.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from regard.lens.native import Passes, lower
 from regard.lens.question import Block, Layout, Question
 
 CELLS = 1 << 23  # weights in a block that is handed to plain forms
@@ -51,6 +53,26 @@ def chunks(matrix: Readable) -> Iterator[range]:
         yield range(0)
 
 
+def answered(matrix: Readable, questions: Sequence[Question], progress: Progress | None = None) -> list[Any]:
+    """Answers with flat heads: natively what can be, the rest by the plain forms."""
+    weights = getattr(matrix, "weights", None)  # only what is softmax(Q·Kᵀ) itself has native passes
+    layout = layout_of(matrix, range(matrix.heads))
+    lowered = [None if weights is None else lower(question, layout) for question in questions]
+    native = [x for x in lowered if x is not None]
+    rest = [question for question, x in zip(questions, lowered, strict=True) if x is None]
+    share = len(native) / max(1, len(questions))
+
+    def part(first: float, size: float) -> Progress | None:
+        return None if progress is None else lambda done: progress(first + size * done)
+
+    states = iter(Passes(weights, native).run(part(0, share)) if weights is not None and native else [])
+    plain = iter(plainly(matrix, rest, part(share, 1 - share)) if rest else [])
+    return [
+        next(plain) if x is None else question.finalize(next(states), layout)
+        for question, x in zip(questions, lowered, strict=True)
+    ]
+
+
 def plainly(matrix: Readable, questions: Sequence[Question], progress: Progress | None = None) -> list[Any]:
     """Answers by the plain forms."""
     parts: list[list[Any]] = [[] for _ in questions]
@@ -67,12 +89,19 @@ def plainly(matrix: Readable, questions: Sequence[Question], progress: Progress 
             if progress is not None:
                 progress((number + stop / matrix.n_q) / len(heads_of))
         for part, question, state in zip(parts, questions, states, strict=True):
-            part.append(question.finalize(state, layout))
-    return [joined(question, part) for question, part in zip(questions, parts, strict=True)]
+            part.append(state if _listed(question) else question.finalize(state, layout))
+    return [joined(question, part, layout) for question, part in zip(questions, parts, strict=True)]
 
 
-def joined(question: Question, parts: list[Any]) -> Any:
-    """The answers of several chunks of heads as one."""
+def _listed(question: Question) -> bool:
+    """Whether the answer is one list for all heads: then their states are merged before it is made."""
+    return bool(getattr(question, "listed", False))
+
+
+def joined(question: Question, parts: list[Any], layout: Layout) -> Any:
+    """The answers, or states, of several chunks of heads as one."""
+    if _listed(question):
+        return question.finalize(functools.reduce(question.merge, parts), layout)
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -89,7 +118,7 @@ def joined(question: Question, parts: list[Any]) -> Any:
 
 def shaped(matrix: Readable, question: Question, answer: Any, give: Callable[[Any], Any]) -> Any:
     """An answer with the axes of the matrix in place of the flat heads, as arrays of the caller's kind."""
-    shared, listed = getattr(question, "shared", ()), getattr(question, "listed", False)
+    shared, listed = getattr(question, "shared", ()), _listed(question)
 
     def one(x: Any, name: str | None) -> Any:
         x = np.asarray(x)
@@ -98,7 +127,7 @@ def shaped(matrix: Readable, question: Question, answer: Any, give: Callable[[An
         front = matrix.front
         if x.shape[0] != matrix.heads and front:  # of key heads
             front = (*front[:-1], x.shape[0] * front[-1] // max(1, matrix.heads))
-        return give(x.reshape(*front, *x.shape[1:]))
+        return give(x.reshape((*front, *x.shape[1:])))
 
     if not isinstance(answer, tuple):
         return one(answer, None)

@@ -54,7 +54,8 @@ class Received(Summed):
             return None
         chosen = np.zeros(n_q, np.bool_)
         try:
-            chosen[self.queries if isinstance(self.queries, slice) else np.asarray(self.queries)] = True
+            which = self.queries if isinstance(self.queries, slice) else np.asarray(self.queries)
+            chosen[which if isinstance(which, slice) or which.size else []] = True
         except IndexError as error:
             raise ShapeError(f"queries cannot choose from {n_q} queries ({error}): pass a slice or indices") from None
         return chosen
@@ -104,8 +105,9 @@ def span(layout: Layout) -> tuple[int, int]:
     """The least distance of a matrix, and how many there are up to the largest."""
     if not layout.n_q or not layout.n_k:
         return 0, 0
-    least = int(min(layout.q)) - int(max(layout.k))
-    return least, int(max(layout.q)) - int(min(layout.k)) - least + 1
+    xp = layout.xp
+    least = int(xp.min(layout.q)) - int(xp.max(layout.k))
+    return least, int(xp.max(layout.q)) - int(xp.min(layout.k)) - least + 1
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,18 @@ class ByDistance(Summed):
 
     def update(self, state: Any, block: Block) -> Any:
         xp, layout = block.xp, block.layout
+        if not layout.n_k:
+            return state
         least, _ = span(layout)
+        last = int(xp.max(layout.k))
         # Every row is turned, so that distance grows along it, and moved to where it begins.
         order = xp.argsort(-layout.k)
-        dense = int(layout.n_k) == int(max(layout.k)) - int(min(layout.k)) + 1
+        turned = xp.take(layout.k, order)
+        dense = bool(xp.all(turned[:-1] - turned[1:] == 1))
         a, s = block.wide, xp.astype(block.seen(), xp.int64)
         total, number = state
         for r, q in enumerate(block.q):
-            at = int(q) - int(max(layout.k)) - least
+            at = int(q) - last - least
             if dense:
                 mass, seen = xp.take(a[:, r, :], order, axis=-1), xp.take(s[:, r, :], order, axis=-1)
                 places: Any = slice(at, at + layout.n_k)
@@ -192,7 +198,8 @@ def groups_of(name: str, given: Any, n: int) -> tuple[np.ndarray[Any, Any], int]
             f"{name} has shape {array.shape} and dtype {array.dtype}, expected {n} whole numbers, "
             "or (start, stop) spans"
         )
-    return np.maximum(array.astype(np.int64), -1), int(array.max(initial=-1)) + 1
+    numbers = np.maximum(array.astype(np.int64), -1)
+    return numbers, int(numbers.max(initial=-1)) + 1
 
 
 @dataclass(frozen=True)
@@ -235,7 +242,7 @@ class Between(Summed):
 
 def edges_of(n: int, size: int) -> np.ndarray[Any, Any]:
     """Where the bins of n places begin: bin r is ⌊r·n/size⌋ … ⌊(r + 1)·n/size⌋ - 1."""
-    return np.arange(size + 1, dtype=np.int64) * n // size
+    return np.arange(size + 1, dtype=np.int64) * n // max(1, size)
 
 
 @dataclass(frozen=True)

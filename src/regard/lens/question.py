@@ -20,7 +20,7 @@ no more than these four to work in `A.ask`:
     ...         return state
     >>> x = np.eye(3, dtype=np.float32)
     >>> A = regard.matrix(x, x, scale=0.0)
-    >>> [round(float(a), 4) for a in A.ask(Largest())]
+    >>> [round(float(a), 4) for a in A.ask(Largest())[0]]
     [0.3333, 0.3333, 0.3333]
 """
 
@@ -64,7 +64,10 @@ class Layout:
 
     def array(self, values: Any, dtype: Any = None) -> Array:
         """Numbers as an array of the library at hand."""
-        return self.xp.asarray(np.asarray(values), dtype=dtype, device=self.device)
+        given = np.asarray(values)
+        if not given.flags.writeable and not self.xp.__name__.endswith("numpy"):
+            given = given.copy()  # other libraries want memory that they may write to
+        return self.xp.asarray(given, dtype=dtype, device=self.device)
 
 
 @dataclass(frozen=True)

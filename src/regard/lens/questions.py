@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from regard.lens.ask import Progress, Readable, plainly, shaped
+from regard.lens.ask import Progress, Readable, answered, shaped
 from regard.lens.columns import Between, ByDistance, Distance, Distances, Heatmap, Received
+from regard.lens.compare import Comparison, compare
 from regard.lens.question import Pair, Question
 from regard.lens.rows import Effective, Entropy, Peak, Top
 from regard.lens.single import MANY, Bright, Cells, Mass, Share
@@ -25,12 +26,14 @@ class Questions:
 
     def answers(self, questions: Sequence[Question], progress: Progress | None) -> list[Any]:
         """Answers with flat heads."""
-        return plainly(self.readable(), questions, progress)
+        return answered(self.readable(), questions, progress)
 
     def ask(self, *questions: Question, progress: Progress | None = None) -> list[Any]:
         """The answers to some questions, all from one pass; `progress` is told the share that is done."""
         matrix = self.readable()
         found = self.answers(questions, progress)
+        if progress is not None:
+            progress(1.0)
         return [shaped(matrix, q, answer, self.give) for q, answer in zip(questions, found, strict=True)]
 
     def _one(self, question: Question, progress: Progress | None = None) -> Any:
@@ -108,6 +111,10 @@ class Questions:
     ) -> Any:
         """The whole matrix, or a region of it, at any resolution; see `regard.lens.Heatmap`."""
         return self._one(Heatmap(rows, columns, pool, of, region), progress)
+
+    def compare(self, other: Any, *, progress: Progress | None = None) -> Comparison:
+        """How far apart this matrix and another of its shape are, by row and by head; see `regard.lens.Comparison`."""
+        return compare(self, other, progress)
 
     def summary(self, *, progress: Progress | None = None) -> dict[str, Any]:
         """The standard questions from one pass: entropy, top 5, received, by distance and a heatmap of 64 × 64."""

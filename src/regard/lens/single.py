@@ -39,7 +39,7 @@ class Mass:
         if isinstance(self.where, Mask):
             return self.where
         if np.asarray(self.where).dtype == np.bool_:
-            return from_array(self.where)
+            return from_array(np.asarray(self.where))
         return None
 
     def pairs(self, layout: Layout) -> np.ndarray[Any, Any]:
@@ -57,7 +57,16 @@ class Mass:
             )
         return np.unique(given.astype(np.int64), axis=0)
 
+    def check(self, layout: Layout) -> None:
+        """That the arrays of the mask are as long as the axes that they are indexed by."""
+        lengths = {"h": ("heads", layout.each), "row": ("queries", layout.n_q), "k": ("keys", layout.n_k)}
+        for e in () if self.mask is None else self.mask.expectations:
+            axis, length = lengths.get(e.axis, ("", e.length))
+            if e.length != length and not (e.length == 1 and e.repeats):
+                raise ShapeError(f"{e.what} of where is for {e.length} {axis}, but there are {length}: make them agree")
+
     def create(self, layout: Layout) -> Any:
+        self.check(layout)
         return layout.zeros(layout.n_q), layout.zeros(layout.n_q)
 
     def inside(self, block: Block) -> Array:
