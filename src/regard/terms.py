@@ -90,7 +90,7 @@ def _spread(of: Problem, array: Array, name: str) -> Expression:
     """An array (…, n, 1) or (…, 1, n) as a tree: array[its leading index and head, the row or key]."""
     length = array.shape[-1] if name == "k" else array.shape[-2]
     rows = np.ascontiguousarray(array).reshape(-1, length)  # (…, 1, n) or (…, n, 1) -> (distinct, n)
-    if len(rows) == 1:
+    if len(rows) == 1 or not of.batch * of.heads:  # without heads there are no cells, and any row will do
         return gather(rows[0], [variable(name)])
     counts = np.arange(len(rows)).reshape(array.shape[:-2])
     which = np.broadcast_to(counts, (*of.leading, of.heads)).reshape(of.batch, of.heads)  # (…, heads) -> (b, h)

@@ -184,7 +184,7 @@ def groups_of(name: str, given: Any, n: int) -> tuple[np.ndarray[Any, Any], int]
     """A group for each of n places, -1 for none, and how many groups there are: from numbers, or from (start, stop)
     spans."""
     array = np.asarray(given)
-    if array.ndim == 2 and array.shape[-1] == 2 and not (n == 2 and array.shape[0] != 2):
+    if array.ndim == 2 and array.shape[-1] == 2:
         numbers = np.full(n, -1, np.int64)
         for group, (start, stop) in enumerate(array.tolist()):
             if not 0 <= start <= stop <= n:
