@@ -1,7 +1,7 @@
 """Exact attention, fast and in linear memory, with every weight still readable."""
 
 from regard.algebra.masks import Mask, causal, mask, padding, prefix, segments, window
-from regard.algebra.scores import alibi, dot, softcap
+from regard.algebra.scores import additive, alibi, dot, general, softcap
 from regard.attention import attention
 from regard.errors import RegardError
 from regard.kernels.threads import threads
@@ -11,10 +11,12 @@ __all__ = [
     "AttentionMatrix",
     "Mask",
     "RegardError",
+    "additive",
     "alibi",
     "attention",
     "causal",
     "dot",
+    "general",
     "mask",
     "matrix",
     "padding",

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from regard.algebra.masks import Mask
 from regard.algebra.scores import Score, dot
 from regard.errors import DtypeError, ShapeError
+from regard.folding import folded
 from regard.kernels.launch import Launch, launch
 from regard.kernels.plan import SIZES
 from regard.kernels.target import host
@@ -47,7 +48,7 @@ def attention(
     score is q·k times `scale` (1/√d if None), then through `modify`, plus `bias`; `mask` says what may be seen;
     `sinks` is a logit for each query head that takes weight and gives no value. With `return_lse` the logarithm of
     each row's sum comes too. NumPy arrays, torch tensors on the CPU, and anything with `__dlpack__` go in; the like
-    comes out.
+    comes out. `score` is `dot`, `general(W)` or `additive(w, w_q, w_k)`.
 
     >>> from regard import causal
     >>> x = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -55,9 +56,9 @@ def attention(
     >>> z[0].tolist(), lse.shape
     ([0.0, 1.0, 2.0], (4,))
     """
-    if score is not dot:
-        raise DtypeError(f"score is {score!r}, expected regard.dot: leave it out")
     views = view("q", q), view("k", k), view("v", v)
+    if score is not dot:
+        return _by_score(score, (q, v), views, scale, modify, bias, mask, sinks, return_lse, out)
     prepared = _prepared_for(views, scale, modify, bias, mask, sinks, return_lse)
     of = prepared.problem
     result = empty(q, prepared.shape, of.storage) if out is None else out
@@ -71,6 +72,37 @@ def attention(
         _copy_into(out, place.owner)
     given = as_callers(q, result) if out is None else out
     return (given, as_callers(q, lse)) if return_lse else given
+
+
+def _by_score(
+    score: Score,
+    given: tuple[Any, Any],
+    views: tuple[View, View, View],
+    scale: Any,
+    modify: Modify,
+    bias: Any,
+    mask: Any,
+    sinks: Any,
+    return_lse: bool,
+    out: Any,
+) -> Any:
+    """A score other than the dot product: projected first, and computed in f32 or f64."""
+    q, k, v, vector, usual = folded(score, *views)
+    assert v is not None
+    of = problem(q, k, v)
+    what = terms(of, usual if scale is None else scale, modify, bias, mask, sinks, vector)
+    lse = np.empty(of.rows, DTYPES[of.storage])
+    z = np.empty((*of.rows, of.d_v), DTYPES[of.storage])
+    if z.size or lse.size:
+        made = launch(of, what, q, k, v, ("output", "lse"))
+        made.run(q.address, k.address, v.address, z.ctypes.data, lse.ctypes.data, (q, k, v, z, lse))
+    like = given[0]
+    result = empty(like, z.shape, views[2].storage) if out is None else out
+    if out is not None:
+        _output_view(out, Prepared(replace(of, storage=views[2].storage), z.shape, None), views)
+    _copy_into(result, z if isinstance(result, np.ndarray) else as_callers(like, z))
+    shown = as_callers(like, result) if out is None else out
+    return (shown, as_callers(like, lse)) if return_lse else shown
 
 
 @dataclass(frozen=True)

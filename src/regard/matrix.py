@@ -56,9 +56,7 @@ def matrix(
     >>> matrix(x, x, scale=0.0)[0].tolist()
     [0.5, 0.5]
     """
-    if score is not dot:
-        raise DtypeError(f"score is {score!r}, expected regard.dot: leave it out")
-    made = weights_of(q, k, v, scale, modify, bias, mask, sinks, lse)
+    made = weights_of(q, k, v, scale, modify, bias, mask, sinks, lse, score)
     return AttentionMatrix(made, q, v, *_tokens(tokens, key_tokens, made))
 
 

@@ -36,18 +36,21 @@ class Terms:
     mask_array: View | None = None
     bias: View | None = None
     sinks: Array | None = None
+    vector: Array | None = None  # (heads, d): w of additive scores, w · tanh(q + k)
 
 
-def terms(of: Problem, scale: Any, modify: Modify, bias: Any, mask: Any, sinks: Any) -> Terms:
+def terms(
+    of: Problem, scale: Any, modify: Modify, bias: Any, mask: Any, sinks: Any, vector: Array | None = None
+) -> Terms:
     """The terms of a call, checked against its shapes."""
     changed, bias_array = _bias(bias, of, _modified(modify, of))
     condition, mask_array = _mask(mask, of)
-    return Terms(_scale(scale, of), changed, condition, mask_array, bias_array, _sinks(sinks, of))
+    return Terms(_scale(scale, of), changed, condition, mask_array, bias_array, _sinks(sinks, of), vector)
 
 
 def _scale(scale: Any, of: Problem) -> float:
     if scale is None:
-        return 1 / math.sqrt(of.d) if of.d else 1.0
+        return 1 / math.sqrt(of.d) if of.d else 1.0  # of a dot product; other scores come with theirs
     return real(scale)
 
 

@@ -20,7 +20,9 @@ import numpy as np
 
 from regard.algebra.evaluate import evaluate
 from regard.algebra.expression import Expression, constant, gather, mentions, substitute, variable, where
+from regard.algebra.scores import dot
 from regard.errors import DtypeError, ShapeError
+from regard.folding import folded
 from regard.kernels.launch import Progress, cells, launch, modifier_hides
 from regard.problem import DTYPES, Problem, View, problem, view
 from regard.results import Array, as_numpy
@@ -40,11 +42,13 @@ def weights_of(
     mask: Any = None,
     sinks: Any = None,
     lse: Any = None,
+    score: Any = dot,
 ) -> Weights:
     """The weights of a call, its arguments checked."""
-    views = view("q", q), view("k", k), None if v is None else view("v", v)
-    of = problem(*views)
-    made = Weights(of, views[0], views[1], terms(of, scale, modify, bias, mask, sinks))
+    views = folded(score, view("q", q), view("k", k), None if v is None else view("v", v))
+    of = problem(*views[:3])
+    scale = views.scale if scale is None else scale
+    made = Weights(of, views.q, views.k, terms(of, scale, modify, bias, mask, sinks, views.vector))
     if lse is not None:
         made.give_lse(lse)
     return made
@@ -155,7 +159,9 @@ class Weights:
         for x in planes:
             seen = x if seen is None else seen & x
         plane = None if seen is None else view("mask", np.ascontiguousarray(seen))
-        made = Weights(of, q, k, Terms(scale, modify, what.mask, plane))
+        made = Weights(
+            of, q, k, Terms(scale, modify, what.mask, plane, vector=what.vector if self.hides_by_score else None)
+        )
         made._lse[...] = 0
         made._known[...] = True
         return made
@@ -195,7 +201,9 @@ class Weights:
         with np.errstate(all="ignore"):
             ours = q[(*lead, h, i)].astype(np.float64)  # (cells, d)
             theirs = k[(*lead, h // (of.heads // of.key_heads), j)].astype(np.float64)
-            s = np.einsum("cd,cd->c", ours, theirs) * self.terms.scale
+            w = self.terms.vector
+            s = np.einsum("cd,cd->c", ours, theirs) if w is None else (np.tanh(ours + theirs) * w[h]).sum(-1)
+            s = s * self.terms.scale
             s, visible = self._final(s, b=b, h=h, row=i, k=j, lead=lead)
             s = np.where(visible, s, -np.inf)
             if what == "scores":
@@ -246,7 +254,7 @@ class Weights:
         lead = np.unravel_index(b, of.leading) if of.leading else ()
         s = None
         if self.hides_by_score:
-            bare = Weights(of, self.q, self.k, Terms(self.terms.scale))
+            bare = Weights(of, self.q, self.k, Terms(self.terms.scale, vector=self.terms.vector))
             s = np.stack([bare.head(int(x)).chosen(rows, range(of.n_k), "scores")[0] for x in flat.ravel()])
         with np.errstate(all="ignore"):
             _, visible = self._final(s, b=b, h=h, row=row, k=k, lead=lead)
@@ -275,7 +283,8 @@ class Weights:
         smaller = replace(of, leading=(), heads=1, key_heads=1, single=False)
         q, k = view("q", only(self.q, of.heads)), view("k", only(self.k, of.key_heads))
         terms = _changed(what, by, lambda x: only(x, of.heads))
-        made = Weights(smaller, q, k, replace(terms, sinks=None if what.sinks is None else what.sinks[h : h + 1]))
+        sinks, vector = (None if x is None else x[h : h + 1] for x in (what.sinks, what.vector))
+        made = Weights(smaller, q, k, replace(terms, sinks=sinks, vector=vector))
         # The same memory: what is computed for the head is known to the whole.
         made._lse, made._known = self._lse[lead][h][None], self._known[lead][h][None]
         return made
@@ -349,7 +358,7 @@ def _changed(what: Terms, by: dict[str, Expression], plane: Callable[[View], Arr
         return None if x is None else view(name, plane(x))
 
     mask, bias = piece("mask", what.mask_array), piece("bias", what.bias)
-    return Terms(what.scale, tree(what.modify), tree(what.mask), mask, bias, what.sinks)
+    return Terms(what.scale, tree(what.modify), tree(what.mask), mask, bias, what.sinks, what.vector)
 
 
 def _step(which: range | Array, name: str) -> Expression:

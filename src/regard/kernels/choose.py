@@ -36,7 +36,8 @@ def choose(
     size = 8 if of.storage == "f64" else 4
     together = of.n_q * (of.heads // of.key_heads)
     kind = "forward" if {"output", "lse", "wide lse"} & set(reductions) else "settled"
-    if kind == "forward" and "output" in reductions and of.n_q <= FEW and together <= 8 * FEW:
+    few = of.n_q <= FEW and together <= 8 * FEW and terms.vector is None
+    if kind == "forward" and "output" in reductions and few:
         kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
     else:
         amx = of.storage == "bf16" and target.amx
@@ -71,6 +72,7 @@ def choose(
         mask_array=terms.mask_array is not None,
         bias=terms.bias.storage if terms.bias is not None else "",
         sinks=terms.sinks is not None,
+        additive=terms.vector is not None,
         natural=bool(
             terms.modify is not None
             or terms.bias is not None

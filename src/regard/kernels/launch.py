@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from regard.algebra.program import linearize
-from regard.kernels import arguments, threads
+from regard.kernels import additive, arguments, threads
 from regard.kernels.choose import choose
 from regard.kernels.compile import Entry, kernel
 from regard.kernels.decode import decode
@@ -125,6 +125,9 @@ def launch(
     if terms.sinks is not None:
         fields["sinks"] = terms.sinks.ctypes.data
         keep.append(terms.sinks)
+    if terms.vector is not None:
+        fields["vector"] = terms.vector.ctypes.data
+        keep.append(terms.vector)
     words = [w for name, x in programs.items() for w in arguments.words(x, name == "mask", keep)]
     for one in wanted:
         one.check(_rectangle(of) | _region(of, rows, keys))
@@ -142,8 +145,9 @@ def launch(
     job = Words()
     for name, number in fields.items():
         job[JOB[name]] = number
-    operations = 2.0 * rows[1] * keys[1] * instances * max(16, of.d + of.d_v)
-    visit = 2.0 * plan.across * plan.keys * (of.d + of.d_v + 32)
+    depth = of.d * (additive.COST if plan.additive else 1) + of.d_v  # multiply-adds of a cell
+    operations = 2.0 * rows[1] * keys[1] * instances * max(16, depth)
+    visit = 2.0 * plan.across * plan.keys * (depth + 32)
     return Launch(
         entry,
         bytes(job),

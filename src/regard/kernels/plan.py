@@ -21,7 +21,7 @@ SIZES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}
 # offsets, one for each (leading index, query head).
 SHARED = {"next0": 0, "done0": 8, "next1": 16, "done1": 24, "stop": 32}
 FIELDS = [
-    *("q", "k", "v", "out", "lse", "sinks", "words", "mask", "bias", "packed", "partial"),  # addresses
+    *("q", "k", "v", "out", "lse", "sinks", "words", "mask", "bias", "packed", "partial", "vector"),  # addresses
     *("q_at", "k_at", "v_at", "out_at", "lse_at", "mask_at", "bias_at", "packed_at", "source_at"),  # tables of offsets
     *("q_row", "k_row", "v_row", "out_row", "mask_row", "bias_row"),  # bytes from row to row
     *("n_q", "n_k", "heads", "key_heads", "group", "scale"),
@@ -84,6 +84,7 @@ class Plan:
     mask_array: bool = False
     bias: str = ""  # the storage of a (query, key) bias
     sinks: bool = False
+    additive: bool = False  # scores are w · tanh(q + k)
     natural: bool = False  # scores are held as they enter softmax, not as bare products q·k
     hides: bool = False  # a modifier or a bias may make a score -inf
     long: bool = False  # so many blocks of keys that the rounding of their sum counts
@@ -189,6 +190,7 @@ class Plan:
             "bias": self.keys * self.across * size * bool(self.bias),
             "keys": self.keys * (self.depth if self.amx else self.d) * 4 * (self.widened or self.amx),
             "values": self.keys * self.value_columns * size * ("output" in self.reductions),
+            "vector": self.d * size * self.additive,
             "sums": 32 * self.across * size * self.amx,
             "moment": self.across * size * ("entropy" in self.reductions),
             "entropy": self.groups * self.across * 8 * ("entropy" in self.reductions),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.kernels import amx
+from regard.kernels import additive, amx
 from regard.kernels.job import Job
 from regard.kernels.plan import JOB, STATE, Plan
 from regard.kernels.reduction import Block, Group, Tile
@@ -40,7 +40,7 @@ class Walk:
         self.plan, self.module = plan, module
         self.tiles = tiles = Tiles(plan, module)
         self.reductions = reductions(tiles)
-        self.score = amx.score(tiles) if plan.amx else tiles.score()
+        self.score = additive.score(tiles) if plan.additive else amx.score(tiles) if plan.amx else tiles.score()
         self.change_partial = tiles.change(hiding=True)
         self.change_full = tiles.change(hiding=False) if plan.natural else None
         self.pack = tiles.pack()
@@ -104,6 +104,8 @@ class Walk:
         queries = Queries(job, workspace, instance, row, row + rows - 1, groups)
         with f.when(state[STATE["fresh"]].differs(0)):
             packed = self.tiles.part(workspace, "queries", self.tiles.operand)
+            if plan.additive:
+                additive.vector(self.tiles, f, job, workspace, instance)
             with f.loop(0, groups) as g:
                 group = Group(job, workspace, instance, row + g * plan.across, g)
                 here = packed + g * (plan.depth * plan.across)
