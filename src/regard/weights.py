@@ -45,10 +45,12 @@ def weights_of(
     score: Any = dot,
 ) -> Weights:
     """The weights of a call, its arguments checked."""
-    views = folded(score, view("q", q), view("k", k), None if v is None else view("v", v))
+    given = view("q", q), view("k", k), None if v is None else view("v", v)
+    views = folded(score, *given)
     of = problem(*views[:3])
     scale = views.scale if scale is None else scale
     made = Weights(of, views.q, views.k, terms(of, scale, modify, bias, mask, sinks, views.vector))
+    made.stored = given[0].storage
     if lse is not None:
         made.give_lse(lse)
     return made
@@ -59,6 +61,7 @@ class Weights:
 
     def __init__(self, of: Problem, q: View, k: View, what: Terms):
         self.of, self.q, self.k, self.terms = of, q, k, what
+        self.stored = of.storage  # as it came; folded scores are computed in f32
         self.number = np.dtype(np.float64 if of.storage == "f64" else np.float32)
         self._lse = np.empty((*of.leading, of.heads, of.n_q))  # in f64: a rounding of it is one of a whole row
         self._known = np.zeros(self._lse.shape, np.bool_)  # whose lse is there
@@ -119,14 +122,17 @@ class Weights:
 
     def output(self, v: Any, progress: Progress | None = None) -> Array:
         """Z = A·V in the dtype of V."""
-        values = view("v", v)
+        given = view("v", v)
+        if given.storage != self.stored:
+            raise DtypeError(f"v has dtype {given.storage} and q has {self.stored}, expected the same: convert it")
+        values = given if given.storage == self.of.storage else view("v", as_numpy(given).astype(self.number))
         shape = (self.of.n_q,) if self.of.single else (*self.of.leading, self.of.heads, self.of.n_q)
         of = problem(self.q, self.k, values)
         out = np.empty((*of.leading, *shape[len(self.of.leading) :], of.d_v), DTYPES[of.storage])
         if out.size:
             made = launch(of, self.terms, self.q, self.k, values, ("output",))
             made.run(self.q.address, self.k.address, values.address, out.ctypes.data, 0, (self, values, out), progress)
-        return out
+        return out if given.storage == self.of.storage else out.astype(DTYPES[given.storage])
 
     @property
     def lse_address(self) -> int:

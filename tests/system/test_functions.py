@@ -155,7 +155,8 @@ class TestElementary:
         tanh = mapped(setting, "tanh", kind, kind)
         small = np.exp(-numbers(f64, 0, 80)).astype(DTYPE[kind])
         x = np.concatenate([numbers(kind, -25, 25), small, -small])
-        assert distance(tanh(x), np.tanh(long(x))) <= 4
+        single = 2.2 if setting in ("host, nothing fused", "x86-64-v2") else 2.0
+        assert distance(tanh(x), np.tanh(long(x))) <= (single if kind == f32 else 4)
         assert np.all(np.abs(tanh(x)) <= 1)
         ends = np.array([0.0, np.inf, -np.inf, 1e30, -1e30], DTYPE[kind])
         assert tanh(ends).tolist() == [0.0, 1.0, -1.0, 1.0, -1.0]
