@@ -9,6 +9,7 @@ from regard.problem import Problem
 from regard.terms import Terms
 
 FEW = 8  # queries: up to here keys are read for their memory's sake, beyond it they are multiplied
+THIN, MANY = 4, 512  # so few rows are read for their memory's sake too, where there are so many keys; and the reverse
 QUERIES = 288  # in a block, at most: long enough to use loaded keys several times
 MASKED = 144  # in a block, where something may be skipped: short enough for that
 KEYS = 256  # in a block, at most: each block's sum is added to the output once, so fewer blocks mean less rounding
@@ -30,15 +31,20 @@ def choose(
     whole_bits: int,
     hides: bool,
     rows: int,
+    columns: int,
 ) -> Plan:
-    """The plan of a problem, or of so many of its rows: an online pass, but for reductions of settled weights."""
+    """The plan of a problem, or of so many of its rows and keys: an online pass, but for settled weights."""
     lanes = target.lanes(64 if of.storage == "f64" else 32)
     size = 8 if of.storage == "f64" else 4
     together = of.n_q * (of.heads // of.key_heads)
     kind = "forward" if {"output", "lse", "wide lse"} & set(reductions) else "settled"
+    single = set(reductions) <= {"cells", "scores"} and terms.vector is None
+    thin = single and min(rows, columns) <= THIN < MANY <= max(rows, columns)
     few = of.n_q <= FEW and together <= 8 * FEW and terms.vector is None
     if kind == "forward" and "output" in reductions and few:
         kind, vectors, groups, keys = "decode", 1, 1, KEYS // 4
+    elif thin:
+        kind, vectors, groups, keys = "thin rows" if rows <= columns else "thin columns", 1, 1, KEYS // 4
     else:
         amx = of.storage == "bf16" and target.amx
         vectors = min(range(1, 3 if amx else target.columns + 1), key=lambda v: -(-rows // (lanes * v)) * v * COST[v])
@@ -82,5 +88,5 @@ def choose(
         hides=hides,
         long=of.storage in ("f32", "f64") and of.n_k > LONG,
         whole_bits=whole_bits,
-        queries=together if kind == "decode" else 0,
+        queries=together if kind == "decode" else min(rows, columns) if thin else 0,
     )

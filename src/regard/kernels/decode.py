@@ -60,7 +60,15 @@ class Decode:
         self.functions = self.tiles.functions
         self.number, self.lanes = plan.number, plan.lanes
         self.classify = self.tiles.classify() if plan.mask is not None else None
-        self.rows = plan.queries
+        self._shapes(plan.queries, soon=plan.d_v)
+        self.finite = self.tiles.finite()
+        self.score_block, self.weigh_block, self.value_block = self._score(), self._weigh(), self._value()
+        self.guarded_block = self._guarded()
+
+    def _shapes(self, rows: int, soon: int) -> None:
+        """How the queries that are taken together lie; `soon` is the width of what is asked for meanwhile."""
+        plan = self.plan
+        self.rows, self.soon = rows, soon
         # Two rows at a time: a row of V is then read from end to end. With four, whose sums fill the registers with
         # half of it, 8 key heads for 32 were read a tenth more slowly.
         self.together = next(n for n in (2, 3, 1) if self.rows % n == 0)
@@ -68,9 +76,6 @@ class Decode:
         self.at_once = min(AT_ONCE, plan.lanes)
         # What a part leaves behind: for each row its output by vectors, then its maximum and its sum.
         self.left_behind = self.in_d_v * self.lanes + 2
-        self.finite = self.tiles.finite()
-        self.score_block, self.weigh_block, self.value_block = self._score(), self._weigh(), self._value()
-        self.guarded_block = self._guarded()
 
     def _each(self, f: Function, width: int, body: Callable[[Value, Value, bool], None]) -> None:
         """`body(i, column, last)` for each vector of a row; a last one that is not full comes by itself."""
@@ -197,7 +202,7 @@ class Decode:
                 lines = [Pointer(keys, tiles.stored).bytes(place * stride) for place in nearest]
                 for u in range(self.at_once):
                     row = Pointer(soon, i8).bytes((tile + j + u) * soon_stride).address
-                    self._ask(f, row, 0, plan.d_v * tiles.element_size)
+                    self._ask(f, row, 0, self.soon * tiles.element_size)
                 total = [f.variable(zero) for _ in range(self.at_once * together)]
 
                 def step(

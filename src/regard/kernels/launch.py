@@ -13,20 +13,21 @@ import numpy as np
 
 from regard.algebra.program import linearize
 from regard.kernels import additive, arguments, threads
-from regard.kernels.choose import choose
+from regard.kernels.choose import MANY, choose
 from regard.kernels.compile import Entry, kernel
 from regard.kernels.decode import decode
 from regard.kernels.forward import forward
 from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan, Reduction
 from regard.kernels.settled import settled
 from regard.kernels.target import host
+from regard.kernels.thin import thin
 from regard.kernels.wanted import Wanted
 from regard.problem import Problem, View, offsets
 from regard.terms import Terms
 
 Progress = Callable[[float], object]
 Words = ctypes.c_int64 * JOB_WORDS
-WRITERS = {"forward": forward, "decode": decode, "settled": settled}
+WRITERS = {"forward": forward, "decode": decode, "settled": settled, "thin rows": thin, "thin columns": thin}
 _Q, _K, _V, _OUT, _LSE = (JOB[name] for name in ("q", "k", "v", "out", "lse"))
 
 # Operations a second and lane that any machine does; by it the first stretch in native code is measured out.
@@ -88,11 +89,12 @@ def launch(
     whole_bits = arguments.whole_bits(every, _rectangle(of)) if every else 32
     hides = terms.bias is not None or modifier_hides(of, terms)
     rows, keys = rows or (0, of.n_q), keys or (0, of.n_k)
-    plan = choose(of, terms, programs, host(), reductions, whole_bits, hides, rows[1])
+    plan = choose(of, terms, programs, host(), reductions, whole_bits, hides, rows[1], keys[1])
     entry = kernel(plan, WRITERS[plan.kind])
 
     instances = of.batch * of.heads
-    width = keys[1] * plan.number.size if plan.kind == "settled" else of.d_v * SIZES[of.storage]
+    online = plan.kind in ("forward", "decode")
+    width = of.d_v * SIZES[of.storage] if online else keys[1] * plan.number.size
     fields: dict[str, int] = {
         "n_q": of.n_q,
         "n_k": of.n_k,
@@ -108,7 +110,7 @@ def launch(
         "task_cost": 1,
     }
     strips = _in_strips(plan, fields, instances, sum(x.size for x in wanted))
-    wide = plan.kind == "settled" or "wide lse" in reductions
+    wide = not online or "wide lse" in reductions
     each = np.arange(instances, dtype=np.int64)
     tables = {"out": each * (rows[1] * width), "lse": each * (of.n_q * (8 if wide else plan.number.size))}
     keep: list[Any] = []
@@ -163,6 +165,14 @@ def launch(
 def _in_strips(plan: Plan, fields: dict[str, int], instances: int, numbers: int) -> int:
     """Cut the work by shape alone: into strips of blocks of queries, each of which leaves so many numbers, or where
     nothing is carried from key to key into stretches of keys too. Gives the strips of a head."""
+    if plan.kind.startswith("thin"):
+        many = max(fields["row_count"], fields["key_count"])
+        stretches = max(1, min(-(-FEWEST // max(1, instances)), many // MANY))
+        stretch = -(-many // stretches // plan.keys) * plan.keys
+        stretches = -(-many // stretch)
+        fields |= {"strip": 1, "stretches": stretches, "stretch": stretch, "total1": instances * stretches}
+        fields["task_cost"] = 1 + stretch // plan.keys
+        return 1
     blocks, tiles = -(-fields["row_count"] // plan.block), -(-fields["key_count"] // plan.keys)
     strips, stretches = blocks, 1
     if numbers:

@@ -70,7 +70,7 @@ Reduction = str | Top | Binned  # output, lse, wide lse, cells, scores, entropy,
 class Plan:
     """One kernel. Everything in it is hashable and printable, so that it can be a key."""
 
-    kind: str  # forward, decode, settled
+    kind: str  # forward, decode, settled, thin rows, thin columns
     target: Target
     storage: str  # of q, k and v: f32, f64, bf16, f16
     d: int
@@ -97,6 +97,11 @@ class Plan:
         return f64 if self.storage == "f64" else f32
 
     @property
+    def streams(self) -> bool:
+        """Whether rows are read once, lanes along them, rather than multiplied tile by tile."""
+        return self.kind in ("decode", "thin rows", "thin columns")
+
+    @property
     def pairs(self) -> bool:
         """Whether products are of bf16 pairs."""
         return self.storage == "bf16" and self.target.pairs
@@ -104,12 +109,12 @@ class Plan:
     @property
     def amx(self) -> bool:
         """Whether these products are made on matrix registers."""
-        return self.pairs and self.target.amx and self.kind != "decode"
+        return self.pairs and self.target.amx and not self.streams
 
     @property
     def widened(self) -> bool:
         """Whether blocks of K and V are turned into f32 before they are multiplied; a decode widens as it reads."""
-        return self.storage in ("bf16", "f16") and not self.pairs and self.kind != "decode"
+        return self.storage in ("bf16", "f16") and not self.pairs and not self.streams
 
     @property
     def panels(self) -> bool:
@@ -150,7 +155,7 @@ class Plan:
     @cached_property
     def workspace(self) -> dict[str, int]:
         """Byte offsets of the parts of a workspace, and its size."""
-        parts = self._decode_parts() if self.kind == "decode" else self._block_parts()
+        parts = self._decode_parts() if self.streams else self._block_parts()
         offsets, at = {}, 0
         for name, length in parts.items():
             offsets[name] = at
