@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def _child(kind: str, dtype: str, ask: str, cache: str) -> dict[str, float]:
 
 def measure(kind: str, dtype: str, ask: str, cached: bool, rounds: int) -> dict[str, float]:
     """The best of `rounds` new processes; with `cached`, one before them has filled the cache folder."""
-    rounds = 1 if kind in ("memory", "asking") else rounds  # memory repeats itself and takes long
+    rounds = 1 if kind in ("memory", "asking", "additive") else rounds  # memory repeats itself and takes long
     answers = []
     with tempfile.TemporaryDirectory() as shared:
         if cached or kind == "load":  # an import writes its bytecode the first time
@@ -99,6 +100,10 @@ def memory(dtype: str, ask: str) -> dict[str, float]:
     files (the code of libraries) afterwards is told apart, to show where the peak comes from.
     """
     call, _ = _call(dtype, ask, 1, LONG)
+    return _extra(call)
+
+
+def _extra(call: Callable[[], Any]) -> dict[str, float]:
     gc.collect()
     linux = Path("/proc/self/status").exists()
     if linux:
@@ -139,6 +144,17 @@ def asking(dtype: str, ask: str) -> dict[str, float]:
     return {"value": (peak if n == LONG else peak - before - size) / 1e6, "answers": size / 1e6}
 
 
+def additive(dtype: str, ask: str) -> dict[str, float]:
+    """Megabytes beyond inputs and output of additive scores; n × n × d_a would be 68 GB, n × n 1 GB."""
+    import numpy as np
+
+    regard: Any = import_module("regard")
+    q, k, v = (np.random.default_rng(i).standard_normal((16384, 64), np.float32) for i in range(3))
+    eye = np.eye(64, dtype=np.float32)
+    score = regard.additive(np.ones(64, np.float32), eye, eye)
+    return _extra(lambda: regard.attention(q, k, v, score=score))
+
+
 def _peak() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(peak if sys.platform == "darwin" else peak * 1024)
@@ -146,7 +162,11 @@ def _peak() -> float:
 
 def main() -> None:
     kind, dtype, ask = sys.argv[1:]
-    print(json.dumps({"load": load, "first": first, "memory": memory, "asking": asking}[kind](dtype, ask)))
+    print(
+        json.dumps(
+            {"load": load, "first": first, "memory": memory, "asking": asking, "additive": additive}[kind](dtype, ask)
+        )
+    )
 
 
 if __name__ == "__main__":

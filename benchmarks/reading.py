@@ -128,9 +128,28 @@ def parts(regard: Any, of: str) -> Calls:
     return {REGARD: (lambda: matrix[70000]) if of == "row" else (lambda: matrix[:, 70000]), **read}
 
 
-def read_once(size: float) -> float:
-    """By what the time of a row is multiplied, over that of a peak's reading, to be times of reading `size` bytes."""
-    return peaks(READ)[0].amount / size
+def additive(regard: Any) -> Calls:
+    """Additive scores of queries and keys that need no projection, beside the arithmetic of Keras' AdditiveAttention,
+    which holds n × n × d_a."""
+    n, d = 2048, 64
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((n, d), np.float32) for _ in range(3))
+    w, eye = rng.standard_normal(d).astype(np.float32), np.eye(d, dtype=np.float32)
+    torch = import_module("torch")
+    torch.set_num_threads(THREADS)
+    tensors = [tensor(x) for x in (q, k, v, w)]
+
+    def in_torch() -> Any:
+        q, k, v, w = tensors
+        return torch.softmax((w * torch.tanh(q[:, None] + k[None])).sum(-1), -1) @ v
+
+    def in_numpy() -> Any:
+        s = (w * np.tanh(q[:, None] + k[None])).sum(-1)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+    score = regard.additive(w, eye, eye)
+    return {REGARD: lambda: regard.attention(q, k, v, score=score), TORCH: in_torch, NUMPY: in_numpy}
 
 
 K_BYTES = LONG * 64 * 4.0
@@ -165,6 +184,14 @@ WORKS: tuple[Reading | Agreement, ...] = (
         "column of 131072², lse known",
         partial(parts, of="column"),
         (Ratio("of reading Q and lse once", READ, "<=", 2.0, K_BYTES + LONG * 4.0),),
+    ),
+    Reading(
+        "additive scores, n 2048, d_a 64",
+        additive,
+        (
+            Ratio("× PyTorch, n × n × d_a built", TORCH, ">=", 8.0, faster=True),
+            Ratio("× NumPy, n × n × d_a built", NUMPY, ">=", 8.0, faster=True),
+        ),
     ),
     Agreement("answers at n = 2048, scores of deviation 1", 2048, 1.0),
     Agreement("answers at n = 2048, scores of deviation 4", 2048, 4.0),

@@ -284,6 +284,7 @@ WORKS: tuple[Work, ...] = (
     *_errors(F32),
     *_errors(BF16),
     *reading.WORKS,
+    Fresh("memory of additive scores, n 16384, d_a 64", "additive", "MB", long=True, targets=at_most(64, "")),
     Fresh("memory of 5 questions, 8 × 4096²", "asking", "MB", ask="8 4096", targets=at_most(96, "")),
     Fresh(
         "memory of 5 questions, 1 × 131072², in all",

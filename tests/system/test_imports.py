@@ -30,11 +30,19 @@ MAY = {
         *("errors", "algebra", "problem", "terms", "results", "indexing", "weights", "lens"),
         *("pooling", "pools", "view"),
     ),
-    "view": ("errors", "algebra", "problem", "results", "indexing", "weights", "lens", "matrix", "pooled", "view"),
+    "view": (
+        *("errors", "algebra", "problem", "results", "indexing", "weights", "lens", "matrix", "pooled", "view"),
+        *("machine", "tally", "steps"),
+    ),
+    "steps": ("errors", "reference"),
+    "trace": ("errors", "algebra", "problem", "terms", "reference", "steps", "matrix", "view"),
+    "machine": ("errors", "kernels"),
+    "tally": ("errors", "kernels", "machine", "view"),
+    "cost": ("errors", "algebra", "kernels", "problem", "machine", "tally", "attention"),
 }
 NEVER = {  # who alone may import it
-    "attention": ("__init__",),
-    "matrix": ("__init__", "pooled", "pools", "view", "recording", "cli"),
+    "attention": ("__init__", "cost", "circuits"),
+    "matrix": ("__init__", "pooled", "pools", "view", "recording", "cli", "circuits", "trace"),
     "cli": ("__init__", "__main__"),
 }
 
@@ -113,6 +121,12 @@ def test_every_part_of_the_rules_exists() -> None:
         ("regard.words", "from regard.matrix import matrix"),
         ("regard.lens.questions", "from regard import attention"),
         ("regard.lens.questions", "import regard.cli"),
+        ("regard.circuits.by_hand", "from regard.cli import main"),
+        ("regard.machine", "from regard.cost import cost"),
+        ("regard.kernels.plan", "from regard.cost import cost"),
+        ("regard.steps", "from regard.matrix import matrix"),
+        ("regard.trace", "from regard.kernels.launch import launch"),
+        ("regard.view.walk", "from regard.trace import Trace"),
         ("regard.lens.questions", "import regard"),
     ],
 )
@@ -135,6 +149,10 @@ def test_the_rules_can_be_broken(name: str, text: str) -> None:
         ("regard.lens.ask", "from .rows import Top"),
         ("regard.matrix", "from regard.weights import Weights"),
         ("regard.__init__", "from regard.matrix import matrix"),
+        ("regard.circuits.by_hand", "from regard.matrix import matrix"),
+        ("regard.cost", "from regard.attention import attention"),
+        ("regard.trace", "from regard.matrix import matrix"),
+        ("regard.view.walk", "from regard.steps import Given"),
     ],
 )
 def test_the_rules_allow_what_they_should(name: str, text: str) -> None:

@@ -18,6 +18,7 @@ PUBLIC = [
     "alibi",
     "attention",
     "causal",
+    "cost",
     "dot",
     "mask",
     "matrix",
@@ -26,6 +27,7 @@ PUBLIC = [
     "segments",
     "softcap",
     "threads",
+    "trace",
     "window",
 ]
 

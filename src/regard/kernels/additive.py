@@ -12,7 +12,7 @@ from regard.kernels.job import Job
 from regard.kernels.tiles import Tiles
 from regard.kernels.values import Function, Pointer, Value, i64, larger, ptr, smaller
 
-SIDE = 4  # keys side by side
+SIDE = 8  # keys side by side
 COST = 25  # of a tanh, in multiply-adds
 
 

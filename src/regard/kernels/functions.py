@@ -18,8 +18,11 @@ LN2_PARTS = {32: (0.693359375, -2.121944400546905827679e-4), 64: (0.693145751953
 # exp2 on [-1/2, 1/2]: relative error 9e-8 (six terms) and 3e-6 (five, where the result is rounded to bf16 anyway).
 EXP2_F32 = (1.0, 0.69314698, 0.24022242, 0.05550734, 0.00967151, 0.00132647)
 EXP2_COARSE = (1.0, 0.69312418, 0.24024099, 0.05590643, 0.00958285)
-# 1/y from 1 to 2: (1 - T(2y - 3)/T(-3))/y with the Chebyshev polynomial T of degree 4.
-RECIPROCAL = (2.82842287694974, -2.9393414211438476, 1.3310225303292895, -0.2218370883882149)
+# 1/y from 1 to 2: (1 - T(2y - 3)/T(-3))/y with the Chebyshev polynomial T of degree 3.
+RECIPROCAL = (70 / 33, -16 / 11, 32 / 99)
+# ((1 - e^(-2s))/2 - s)/s² for |s| ≤ ln 2/4, times s right to 2e-8; and its series, whose next term is below 2e-17.
+TANH_F32 = (-1.000000012, 0.6666617116, -0.3333302519, 0.1338657753, -0.04462876874)
+TANH_F64 = tuple((-1) ** (k + 1) * 2.0 ** (k - 1) / math.factorial(k) for k in range(2, 16))
 # The Taylor series: term 14 is below 2e-17.
 EXP2_F64 = tuple(LN2**k / math.factorial(k) for k in range(14))
 
@@ -105,32 +108,39 @@ class Functions:
         return select(x.differs(x), x, value)
 
     def tanh(self, x: Value) -> Value:
-        """tanh x = -t/(t + 2) with t = e^(-2|x|) - 1, which loses nothing near 0; the sign is that of x."""
-        f = x.function
-        cut = 10.0 if x.type.bits == 32 else 20.0  # tanh is 1 to the last digit
+        """tanh x = m/(2 - m) with m = 1 - e^(-2|x|), which loses nothing near 0; the sign is that of x.
+
+        e^(-2|x|) = 2ⁿ·e^(-2s) with |s| ≤ ln 2/4, and 1 - e^(-2s) = 2·(s + s²·q(s)). Right to 2 units of the last digit.
+        """
+        f, wide = x.function, x.type.bits == 64
+        half_bits, bias, integer = (52, 1023, i64) if wide else (23, 127, i32)
+        cut = 20.0 if wide else 10.0  # tanh is 1 to the last digit
         size = smaller(f.constant(x.type, cut), unary("fabs", x))  # keeps NaN
-        scale, y = self._reduced(size * -2.0)
-        t = self.fma(scale, y, scale - 1.0)
-        below = t + 2.0
-        value = self.quotient(-t, below, t - (below - 2.0))
-        name = f"llvm.copysign.{x.type.code}"
-        return f.call(name, [value, x], x.type)
+        magic = f.constant(x.type, 1.5 * 2.0**half_bits + bias)  # see `split`
+        shifted = self.fma(size, f.constant(x.type, -2 * LOG2E), magic)
+        n = shifted - magic
+        scale = (shifted.bits(integer.of(x.type.lanes)) << half_bits).bits(x.type)
+        high, low = (part / 2 for part in LN2_PARTS[x.type.bits])
+        s = self.fma(n, f.constant(x.type, low), self.fma(n, f.constant(x.type, high), size))
+        z = self.fma(s * s, self.polynomial(s, TANH_F64 if wide else TANH_F32), s)
+        m = self.fma(z, scale + scale, 1.0 - scale)
+        below = 2.0 - m
+        value = self.quotient(m, below, (2.0 - below) - m)
+        return f.call(f"llvm.copysign.{x.type.code}", [value, x], x.type)
 
     def quotient(self, x: Value, y: Value, rest: Value) -> Value:
         """x/(y + rest) for y from 1 to 2, `rest` being what was rounded off y. Division keeps a core busy for long, and
         where sums are fused it can be done without.
 
-        1/y by a cubic that is right to 2e-3, then r·(1 + e + e²) with e = 1 - r·y, which leaves e³ and the rounding;
-        what the quotient leaves over puts its last digit right.
+        1/y by a parabola that is right to 1e-2, and r·(1 + e) with e = 1 - r·y, which leaves e², 1e-4; what the quotient
+        leaves over squares that once more and puts its last digit right.
         """
         if y.type.bits == 64:
             return x / y
         if not self.fused:
             return (x - x / y * rest) / y
-        one = y.function.constant(y.type, 1.0)
         r = self.polynomial(y, RECIPROCAL)
-        e = self.fma(-y, r, one)
-        r = self.fma(r, self.fma(e, e, e), r)
+        r = self.fma(r, self.fma(-y, r, y.function.constant(y.type, 1.0)), r)
         first = x * r
         return self.fma(self.fma(-first, rest, self.fma(-first, y, x)), r, first)
 
