@@ -215,6 +215,10 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
         """The matrix as questions see it."""
         return Read(self)
 
+    def logit_max(self, *, progress: Progress | None = None) -> Any:
+        """Of each head, its largest final score: what QK-clip watches in training, as it grows before that fails."""
+        return self.give(np.asarray(self.weights.logit_max(progress)).reshape(self.front))
+
     def output(self, v: Any = None, *, progress: Progress | None = None) -> Any:
         """Z = A·V, with the values that the matrix was made with if none are given."""
         if v is None and self.v is None:

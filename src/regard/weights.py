@@ -23,7 +23,8 @@ from regard.algebra.expression import Expression, constant, gather, mentions, su
 from regard.algebra.scores import dot
 from regard.errors import DtypeError, ShapeError
 from regard.folding import folded
-from regard.kernels.launch import Progress, cells, launch, modifier_hides
+from regard.kernels.launch import Progress, cells, launch, modifier_hides, reduce
+from regard.kernels.wanted import Rows
 from regard.problem import DTYPES, Problem, View, problem, view
 from regard.results import Array, as_numpy
 from regard.terms import Modify, Terms, terms
@@ -133,6 +134,18 @@ class Weights:
             made = launch(of, self.terms, self.q, self.k, values, ("output",))
             made.run(self.q.address, self.k.address, values.address, out.ctypes.data, 0, (self, values, out), progress)
         return out if given.storage == self.of.storage else out.astype(DTYPES[given.storage])
+
+    def logit_max(self, progress: Progress | None = None) -> Array:
+        """The largest final score of each head, (leading…, heads): -inf where nothing is visible, NaN if one is."""
+        of = self.of
+        if not self._lse.size or not of.n_k:
+            return np.full((*of.leading, of.heads), -np.inf, self.number)
+        lse = self.lse(progress=None if progress is None else lambda share: progress(share / 2))
+        told = None if progress is None else lambda share: progress((1 + share) / 2)
+        (largest,) = reduce(of, self.terms, self.q, self.k, self.lse_address, [Rows("largest")], progress=told)
+        rows = np.where(np.isnan(lse), np.nan, largest.reshape(lse.shape))  # a maximum over keys passes over a NaN
+        found: Array = rows.max(-1).astype(self.number)
+        return found
 
     @property
     def lse_address(self) -> int:
