@@ -61,12 +61,15 @@ def test_sets_are_what_networkx_finds_by_name() -> None:
     assert circuit.sets() == {v: frozenset(closure[v]) for v in graph}
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_a_thousand_vertices(heads: int) -> None:
-    circuit = path_merging(random_graph(1000, seed=1, cyclic=True), rows="vertex", heads=heads)
+def test_a_thousand_vertices() -> None:
+    graph = random_graph(1000, seed=1, cyclic=True)
+    circuit = path_merging(graph, rows="vertex")
     report = check(circuit)
     assert report.passed, str(report)
-    assert circuit.answer is not None
+    tripled = path_merging(graph, rows="vertex", heads=2)
+    assert tripled.merges < circuit.merges
+    assert (tripled.reach() == circuit.reach()).all()
+    assert tripled.answer == circuit.answer is not None
 
 
 def test_a_path_of_a_thousand_vertices_takes_ten_merges() -> None:
@@ -81,8 +84,8 @@ def test_an_edge_list_of_a_thousand_vertices() -> None:
     assert (len(circuit.graph.vertices), len(circuit.names)) == (820, 3 * 819 + 4)
     report = check(circuit)
     assert report.passed, str(report)
-    assert nx.shortest_path(GRAPHS["path"], 0, 1) == [0, 1]
-    assert circuit.graph.edges[0][0] == 0 and circuit.answer in range(1, 10)
+    assert circuit.graph.edges[0][0] == 0
+    assert circuit.answer in range(1, 10)
 
 
 # Answers.
@@ -96,13 +99,14 @@ def test_answers_are_all_the_next_vertices_on_a_path(name: str, rows: Any, heads
     closure = nx.transitive_closure(graph, reflexive=True)
     busy = [v for v in graph if graph.degree(v)]
     rng = np.random.default_rng(0)
-    for _ in range(4):
-        s, g = (busy[i] for i in rng.choice(len(busy), 2, replace=False))
+    for i in range(3):
+        s, g = (busy[j] for j in rng.choice(len(busy), 2, replace=False))
         circuit = path_merging(graph, query=(s, g), rows=rows, heads=heads)
         right = {w for w in graph[s] if closure.has_edge(w, g)}
         assert set(circuit.answers) == right
         assert (circuit.answer in right) if right else circuit.answer is None
-        assert check(circuit).passed  # the row that asks changes nothing for the others
+        if not i:
+            assert check(circuit).passed  # the row that asks changes nothing for the others
 
 
 def test_the_tokens_of_the_paper() -> None:
@@ -113,10 +117,9 @@ def test_the_tokens_of_the_paper() -> None:
     assert path_merging(text.split()).answer == "3"
     graph = random_graph(12, seed=3)
     shuffled = circuits.tokens(graph, seed=5)
-    assert shuffled != circuits.tokens(graph) and sorted(shuffled) == sorted(circuits.tokens(graph))
+    assert shuffled != circuits.tokens(graph)
+    assert sorted(shuffled) == sorted(circuits.tokens(graph))
     assert path_merging(shuffled).answer == str(path_merging(graph, rows="edge").answer)
-    one, two = (read(circuits.tokens(graph, seed=i)) for i in (1, 2))
-    assert {v: one.vertices[v] for v in range(0)} == {} and set(one.vertices) == set(two.vertices)
 
 
 def test_graphs_in_other_forms() -> None:
@@ -124,8 +127,10 @@ def test_graphs_in_other_forms() -> None:
     assert read(edges).edges == ((0, 1), (1, 2))  # no path takes the edge from c to itself
     assert read(np.array([[3, 1], [1, 2]])).vertices == (3, 1, 2)
     assert set(read(nx.Graph([(0, 1)])).edges) == {(0, 1), (1, 0)}
-    assert path_merging(edges).form == "edge" and path_merging(nx.DiGraph(edges)).form == "vertex"
-    assert path_merging([]).sets() == {} and "0 vertices" in str(path_merging([]))
+    assert path_merging(edges).form == "edge"
+    assert path_merging(nx.DiGraph(edges)).form == "vertex"
+    assert path_merging([]).sets() == {}
+    assert "0 vertices" in str(path_merging([]))
 
 
 # What the layers are made of.
@@ -139,13 +144,15 @@ def test_layers_are_what_is_said_of_them() -> None:
     assert x.array().shape == (t, x.width) == (t, 3 * (n + 3) + 3 * 4)  # 4 digits tell 13 rows apart
     merge = circuit.layers[1]
     np.testing.assert_array_equal(merge.q, np.float32(circuit.strength) * x.reach)
-    assert merge.keys is x.token and merge.values is x.reach
+    assert merge.keys is x.token
+    assert merge.values is x.reach
     a = merge.matrix.build()
     np.testing.assert_allclose(a.sum(-1), 1, atol=1e-6)
     y = a @ x.reach
     np.testing.assert_array_equal(np.clip(2 * t * y - 0.5, 0, 1), circuit.states[2].reach)
     carry = circuit.layers[0]
-    assert carry.heads == 2 and carry.matrix.shape == (2, t, t)
+    assert carry.heads == 2
+    assert carry.matrix.shape == (2, t, t)
     assert carry.matrix.build().max(-1) == pytest.approx(1, abs=1e-3)
     assert circuit.layers[-1].matrix.shape == (1, t)
 
@@ -163,12 +170,14 @@ def test_bright_cells_are_the_matches() -> None:
 def test_the_strength_is_hardly_more_than_is_needed(t: int) -> None:
     """One row that matches itself only, and holds nothing that all others hold."""
     needed = math.log((4 * t - 1) * (t - 1))
-    assert 0 < exact_strength(t) - needed < 1.4 / t + 1 * (t == 2)
+    assert 0 < exact_strength(t) - needed < 2 / t
 
     def leaks(c: float) -> bool:
         return bool(2 * t * (t - 1) / (math.exp(c) + t - 1) - 0.5 > 0)
 
-    assert leaks(needed - 1e-6) and not leaks(needed + 1e-6) and not leaks(exact_strength(t))
+    assert leaks(needed - 1e-6)
+    assert not leaks(needed + 1e-6)
+    assert not leaks(exact_strength(t))
 
 
 # Controls: they must fail.
@@ -177,14 +186,18 @@ def test_the_strength_is_hardly_more_than_is_needed(t: int) -> None:
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("rows", ["vertex", "edge"])
 def test_one_layer_too_few_is_too_few(rows: Any, heads: int) -> None:
-    graph = nx.path_graph(2 + (heads + 1) ** 3, create_using=nx.DiGraph)  # one more than three merges reach
-    query = (0, max(graph))
+    steps = (heads + 1) ** 3
+    graph = nx.path_graph(steps + 1, create_using=nx.DiGraph)
+    graph.add_edge(0, steps + 1)  # a row of 0 that is not of the path
+    query = (0, steps)
     enough = path_merging(graph, query, rows=rows, heads=heads)
     fewer = path_merging(graph, query, rows=rows, heads=heads, merges=enough.merges - 1)
-    assert check(enough).closed and not check(fewer).closed
+    assert check(enough).closed
+    assert not check(fewer).closed
     # What follows the start is a step nearer, and one merge too few is enough for it; two are not.
     fewest = path_merging(graph, query, rows=rows, heads=heads, merges=enough.merges - 2)
-    assert enough.answer == 1 and fewest.answer is None
+    assert enough.answer == 1
+    assert fewest.answer is None
 
 
 @pytest.mark.parametrize("rows", ["vertex", "edge"])
@@ -192,7 +205,8 @@ def test_one_layer_too_few_is_too_few(rows: Any, heads: int) -> None:
 def test_a_strength_too_small_is_no_union(name: str, rows: Any) -> None:
     count = len(path_merging(GRAPHS[name], rows=rows).names)
     report = check(path_merging(GRAPHS[name], rows=rows, strength=math.log(count)))
-    assert not report.passed and any(layer.wrong for layer in report.layers)
+    assert not report.passed
+    assert any(layer.wrong for layer in report.layers)
     assert "do not hold" in str(report)
 
 
@@ -200,14 +214,16 @@ def test_without_the_clamp_two_heads_do_not_triple() -> None:
     graph = GRAPHS["cyclic"]
     with_it, without = (check(path_merging(graph, heads=2, clamp=clamp)) for clamp in (True, False))
     assert with_it.passed
-    assert not without.passed and without.layers[1].wrong
+    assert not without.passed
+    assert without.layers[1].wrong
 
 
 def test_the_check_sees_a_single_wrong_entry() -> None:
     circuit = path_merging(GRAPHS["path"])
     circuit.states[2].reach[5, 3] = 1
     report = check(circuit)
-    assert report.layers[2].wrong == 1 and not report.passed
+    assert report.layers[2].wrong == 1
+    assert not report.passed
 
 
 # Ablation.
@@ -217,24 +233,27 @@ def test_a_zeroed_cell_brings_nothing_and_leaves_the_others() -> None:
     circuit = path_merging([(0, 1), (1, 2), (2, 3), (3, 4)], query=(0, 4), rows="vertex")
     assert circuit.ablate([]) is circuit
     cut = circuits.ablate(circuit, [(0, 1, 2)])  # in the first merge 1 does not look at 2
-    assert cut.sets(1)[1] == {1, 2} and circuit.sets(1)[1] == {1, 2, 3}
+    assert cut.sets(1)[1] == {1, 2}
+    assert circuit.sets(1)[1] == {1, 2, 3}
     assert cut.sets(1)[0] == circuit.sets(1)[0]
     whole = circuit.layers[0]
     a = whole.matrix.build()
     a[1, 2] = 0
     np.testing.assert_allclose(cut.layers[0].output(), a @ whole.values, atol=1e-6)
     both = cut.ablate([(0, 0, 0, 1)])
-    assert both.removed == ((0, 0, 1, 2), (0, 0, 0, 1)) and both.sets(1)[1] == {1, 2}
+    assert both.removed == ((0, 0, 1, 2), (0, 0, 0, 1))
+    assert both.sets(1)[1] == {1, 2}
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("rows", ["vertex", "edge"])
 def test_the_explanation_is_needed_and_enough(rows: Any, heads: int) -> None:
-    circuit = path_merging(random_graph(9, seed=2), rows=rows, heads=heads)
+    circuit = path_merging(random_graph(6, seed=2), rows=rows, heads=heads)
     found = circuits.explain(circuit)
     bright = circuit.cells()
     assert found.bright == len(bright) == sum(n for _, n, _ in found.by_layer)
-    assert set(found.kept) < set(bright) and found.dropped == len(bright) - len(found.kept)
+    assert set(found.kept) < set(bright)
+    assert found.dropped == len(bright) - len(found.kept)
     others = sorted(set(bright) - set(found.kept))
     assert circuit.ablate(others).answer == circuit.answer
     for cell in found.kept:
@@ -243,11 +262,14 @@ def test_the_explanation_is_needed_and_enough(rows: Any, heads: int) -> None:
     # It leads from the answer, by every kept cell, back to edges that are a way from the start to the goal.
     assert {step.cell for step in found.steps} == set(found.kept)
     graph = nx.DiGraph(list(circuit.graph.edges))
-    assert nx.is_path(graph, list(found.path)) and set(nx.utils.pairwise(found.path)) == set(found.edges)
-    assert (found.path[0], found.path[-1]) == circuit.graph.query and found.path[1] == circuit.answer
+    assert nx.is_path(graph, list(found.path))
+    assert set(nx.utils.pairwise(found.path)) == set(found.edges)
+    assert (found.path[0], found.path[-1]) == circuit.graph.query
+    assert found.path[1] == circuit.answer
     drawn = found.networkx()
     end = (len(circuit.layers), len(circuit.names) - 1)
-    assert nx.is_directed_acyclic_graph(drawn) and set(drawn) == {end, *nx.ancestors(drawn, end)}
+    assert nx.is_directed_acyclic_graph(drawn)
+    assert set(drawn) == {end, *nx.ancestors(drawn, end)}
     assert {c for _, _, c in drawn.edges(data="cell") if c is not None} == set(found.kept)
     assert f"{found.dropped} bright cells did not change the answer" in str(found)
     ElementTree.fromstring(found.svg())
@@ -273,10 +295,12 @@ def test_sets_grow_in_the_picture() -> None:
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     drawn = tmp_path / "sets.svg"
-    asked = "circuit path-merging --vertices 32 --seed 1 --check --svg".split()
+    asked = ["circuit", "path-merging", "--vertices", "32", "--seed", "1", "--check", "--svg"]
     assert main([*asked, str(drawn)]) == 0
     told = capsys.readouterr().out
-    assert "merge 3" in told and "end: the transitive closure" in told and "from 0 to" in told
+    assert "merge 3" in told
+    assert "end: the transitive closure" in told
+    assert "from 0 to" in told
     ElementTree.fromstring(drawn.read_text())
     assert main(["circuit", "path-merging", "--tokens", "E a b E b c Q a c P", "--explain"]) == 0
     assert "the answer is b" in capsys.readouterr().out
@@ -327,8 +351,10 @@ def test_wrong_questions_get_one_sentence() -> None:
 def test_without_networkx_lists_of_edges_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     circuit = path_merging("E a b E b c Q a c P")
-    assert circuit.answer == "b" and circuit.explain().path == ("a", "b", "c")
-    assert path_merging([(0, 1)]).sets() == {0: {0, 1}, 1: {1}} and circuit.svg()
+    assert circuit.answer == "b"
+    assert circuit.explain().path == ("a", "b", "c")
+    assert path_merging([(0, 1)]).sets() == {0: {0, 1}, 1: {1}}
+    assert circuit.svg()
     with pytest.raises(MissingError, match=r"check needs networkx, .*: pip install 'regard\[circuits\]'"):
         check(circuit)
     with pytest.raises(MissingError, match="the explanation graph needs networkx"):

@@ -24,7 +24,8 @@ MAY = {
     "problem": ("errors", "algebra"),
     "results": ("problem",),
     "indexing": ("errors", "results"),
-    "weights": ("errors", "algebra", "kernels", "problem", "terms", "results"),
+    "folding": ("errors", "algebra", "problem", "results"),
+    "weights": ("errors", "algebra", "kernels", "problem", "terms", "results", "folding"),
     "lens": ("errors", "algebra", "kernels", "problem", "results", "indexing", "weights", "lens"),
     "matrix": (
         *("errors", "algebra", "problem", "terms", "results", "indexing", "weights", "lens"),

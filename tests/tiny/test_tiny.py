@@ -139,7 +139,7 @@ def test_errors():
 
 def test_examples_in_the_docstrings():
     finder = doctest.DocTestFinder(recurse=False)
-    for name in ("attention", "matrix"):
+    for name in ("attention", "matrix", "trace"):
         function = getattr(regard, name)
         tests = finder.find(function, name, globs={"np": np, "regard": regard, name: function})
         assert tests

@@ -9,7 +9,7 @@ import numpy as np
 import regard
 from regard import reference
 
-WORDS = "The cat chased mice".split(" ")
+WORDS = ["The", "cat", "chased", "mice"]
 
 # 'The dog ate his dinner', as in many an introduction.
 DOG = {
@@ -29,7 +29,7 @@ def designed(**more: Any) -> Any:
     """The -> cat, cat -> sat, sat -> cat, down -> sat, each by a key of strength 8."""
     q = np.zeros((4, 4))
     q[range(4), [1, 2, 1, 2]] = 1
-    return regard.trace(q=q, k=8 * np.eye(4), v=np.eye(4), tokens="the cat sat down".split(" "), **more)
+    return regard.trace(q=q, k=8 * np.eye(4), v=np.eye(4), tokens=["the", "cat", "sat", "down"], **more)
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -38,13 +38,15 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 def projections(columns: tuple[int, int, int], d_model: int = 3) -> dict[str, Any]:
     return {
-        name: numbers(d_model, n, seed=i) for i, (name, n) in enumerate(zip(("w_q", "w_k", "w_v"), columns, strict=True))
+        name: numbers(d_model, n, seed=i)
+        for i, (name, n) in enumerate(zip(("w_q", "w_k", "w_v"), columns, strict=True))
     }
 
 
 def biases(columns: tuple[int, int, int, int]) -> dict[str, Any]:
     return {
-        name: numbers(n, seed=i + 9) for i, (name, n) in enumerate(zip(("b_q", "b_k", "b_v", "b_o"), columns, strict=True))
+        name: numbers(n, seed=i + 9)
+        for i, (name, n) in enumerate(zip(("b_q", "b_k", "b_v", "b_o"), columns, strict=True))
     }
 
 
@@ -61,13 +63,13 @@ def variants() -> dict[str, dict[str, Any]]:
         "masked": {"x": x, **one, "mask": regard.causal},
         "array mask": {"x": x, **one, "mask": np.tril(np.ones((4, 4), bool), 1)},
         "empty row": {"x": x, **one, "mask": np.arange(4)[:, None] > np.arange(4)},
-        "padded": {"x": b, **one, "mask": regard.padding([2, 4])},
+        "padded": {"x": b, **one, "mask": regard.padding(LENGTHS[4])},
         "projected": {"x": x, **one, "w_o": numbers(3, 2, seed=3), **biases((2, 2, 3, 2))},
         "heads": {"x": x, **two, "heads": 2, "w_o": numbers(6, 3, seed=3), **biases((4, 4, 6, 3))},
         "merged": {"x": x, **two, "heads": 2, "mask": regard.causal},
         "grouped": {"x": x, "context": c, **shared, "heads": 4, "w_o": numbers(12, 2, seed=4)},
         "all": {"x": b, "context": numbers(2, 5, 3, seed=8), **shared, "heads": 4, "w_o": numbers(12, 2, seed=4),
-                "mask": regard.padding([3, 5]), "modify": regard.softcap(2.0), "sinks": numbers(4),
+                "mask": regard.padding(LENGTHS[5]), "modify": regard.softcap(2.0), "sinks": numbers(4),
                 "bias": numbers(4, 1, 5, seed=3)},
         "alibi": {"x": x, **two, "heads": 2, "modify": [regard.alibi([0.5, 0.25]), lambda s, b, h, q, k: s * s]},
         "given": {"q": head[0], "k": head[1], "v": head[2], "mask": regard.causal},
@@ -76,28 +78,41 @@ def variants() -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-DIFFERENTIATED = ("x", "context", "w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o", "q", "k", "v", "bias", "sinks")
+DIFFERENTIATED = (
+    "x",
+    "context",
+    "w_q",
+    "w_k",
+    "w_v",
+    "w_o",
+    "b_q",
+    "b_k",
+    "b_v",
+    "b_o",
+    "q",
+    "k",
+    "v",
+    "bias",
+    "sinks",
+)
 
 
-def visible(mask: Any, shape: tuple[int, ...]) -> Any:
-    """What a mask shows, as the reference takes it."""
-    meaning = {
-        regard.causal.key: lambda b, h, q, k: k <= q,
-        **{regard.padding(n).key: (lambda b, h, q, k, n=n: k < np.array(n)[b]) for n in ([2, 4], [3, 5])},
-    }
+LENGTHS = {4: (2, 4), 5: (3, 5)}  # of the padded sequences, by the number of keys
+
+
+def meaning(mask: Any, n_k: int) -> Any:
+    """A mask of the variants as the reference takes it."""
     if mask is None or isinstance(mask, np.ndarray):
         return mask
-    if mask.key in meaning:
-        return meaning[mask.key]
-    lengths = np.array(sorted({2, 4} if shape[-1] == 4 else {3, 5}))
-    return lambda b, h, q, k: k < lengths[b]
+    if mask is regard.causal:
+        return lambda b, h, q, k: k <= q
+    return lambda b, h, q, k: k < np.array(LENGTHS[n_k])[b]
 
 
 def by_reference(given: dict[str, Any]) -> Any:
     """The last value, by `regard.reference` alone."""
     g = dict(given)
-    shape = np.shape(g.get("context", g.get("x", g.get("k"))))[:-1]
-    g["mask"] = visible(g.get("mask"), shape)
+    g["mask"] = meaning(g.get("mask"), np.shape(g.get("context", g.get("x", g.get("k"))))[-2])
     modify = g.get("modify")
     if isinstance(modify, list):  # the slopes are a table, which the reference indexes as they are
         g["modify"] = [lambda s, b, h, q, k: s - np.array([0.5, 0.25])[h] * abs(q - k), modify[1]]

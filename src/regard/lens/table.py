@@ -125,7 +125,9 @@ class Patterns:
             gain = np.where(self.telling, self.share * np.log(self.share / self.even), -np.inf)
         found = []
         for head, label in zip(np.ndindex(self.share.shape[:-1]), self.labels, strict=True):
-            best = int(np.argmax(gain[head])) if len(self.names) else -1
+            # Patterns that are the same here, as "aligned" and "current_token" on a square, differ by rounding alone.
+            most = gain[head].max(initial=-np.inf)
+            best = int(np.argmax(gain[head] >= most - abs(most) * 1e-4)) if len(self.names) else -1
             if best < 0 or gain[head][best] == -np.inf:
                 found.append(Named(head, label, None, math.nan, math.nan, 0))
             else:
