@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.docs.pages docs/worked/*.md     # writes what the code gives; read the difference
 
-A page's blocks share a namespace. What a ```python block prints must be the ```text block that follows it, to the letter;
-a block that nothing follows prints nothing.
+A page's blocks share a namespace. What a ```python block prints must be the ```text block that follows it, to the
+letter; a block that nothing follows prints nothing.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class Functions:
         """x/(y + rest) for y from 1 to 2, `rest` being what was rounded off y. Division keeps a core busy for long, and
         where sums are fused it can be done without.
 
-        1/y by a parabola that is right to 1e-2, and r·(1 + e) with e = 1 - r·y, which leaves e², 1e-4; what the quotient
-        leaves over squares that once more and puts its last digit right.
+        1/y by a parabola that is right to 1e-2, and r·(1 + e) with e = 1 - r·y, which leaves e², 1e-4; what the
+        quotient leaves over squares that once more and puts its last digit right.
         """
         if y.type.bits == 64:
             return x / y
