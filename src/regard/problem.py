@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,21 @@ class View(NamedTuple):
     strides: tuple[int, ...]  # in bytes
     storage: str
     owner: Any  # what keeps the memory alive
+
+    def __reduce__(self) -> Any:
+        """A copy, in this process or another, is a view of a copy of its owner: an address means nothing there."""
+        return _viewed_again, (self.shape, self.strides, self.storage, self.owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> View:
+        return _viewed_again(self.shape, self.strides, self.storage, copy.deepcopy(self.owner, memo))
+
+
+def _viewed_again(shape: tuple[int, ...], strides: tuple[int, ...], storage: str, owner: Any) -> View:
+    x = view("a copied array", owner)
+    if x.shape == shape:
+        return x
+    # Missing axes were put in front of it.
+    return x._replace(shape=shape, strides=(0,) * (len(shape) - len(x.strides)) + x.strides)
 
 
 def torch_module() -> Any:

@@ -30,7 +30,10 @@ def as_callers(like: Any, array: Any) -> Any:
         return array
     torch = torch_module()
     if torch is not None and isinstance(like, torch.Tensor):
-        return torch.from_numpy(array if array.flags.writeable else array.copy())
+        array = array if array.flags.writeable else array.copy()
+        if array.dtype == DTYPES["bf16"]:  # the same bits, which NumPy has no word for
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
     if hasattr(like, "__array_namespace__"):
         return like.__array_namespace__().from_dlpack(array)
     return array

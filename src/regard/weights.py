@@ -228,7 +228,7 @@ class Weights:
             if what == "scores":
                 return s
             lse = self._lse[(*lead, h, i)].astype(np.float64)
-            return np.where(visible, np.exp(s - np.where(lse == -np.inf, 0, lse)), 0)
+            return np.where(visible, np.exp(np.minimum(s - np.where(lse == -np.inf, 0, lse), 0)), 0)
 
     def _final(self, s: Array | None, *, b: Any, h: Any, row: Any, k: Any, lead: Any) -> tuple[Any, Any]:
         """Final scores from scaled products, and which cells are visible; without scores only the latter, None being

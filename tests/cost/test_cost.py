@@ -284,7 +284,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("case", "kind", "sentence"), WRONG, ids=[str(case) for case, *_ in WRONG])
+@pytest.mark.parametrize(
+    ("case", "kind", "sentence"), WRONG, ids=[" ".join(case) + f" {at}" for at, (case, *_) in enumerate(WRONG)]
+)
 def test_wrong_input_gets_a_sentence(case: dict[str, Any], kind: type[Exception], sentence: str) -> None:
     with pytest.raises(kind) as caught:
         regard.cost(**{**SMALL, **case})

@@ -83,6 +83,7 @@ def test_the_numbers_of_a_note_are_computed(note: str) -> None:
     assert [number for number in WORKED_NUMBERS[note] if number not in outputs] == []
 
 
+READ_OFF = {"0.34"}  # in the picture of note 001, whose random numbers nobody has
 NUMBER = re.compile(r"\d+(?:\.\d+)? %|\d+\.\d+|\d+(?:,\d{3})+")  # shares, decimals, and large numbers
 
 
@@ -100,14 +101,13 @@ def unfounded(prose: str, ground: str) -> list[str]:
 @pytest.mark.parametrize("note", NOTES)
 def test_every_number_in_the_prose_stands_in_a_block(note: str) -> None:
     text = page_of(note)
-    elsewhere = {"001": ["0.34"], "002": [], "000": [], "003": [], "004": []}[note]  # read off a picture of the note
-    assert sorted(set(unfounded(words(text), shown(text))) - set(elsewhere)) == []
+    assert sorted(set(unfounded(words(text), shown(text))) - READ_OFF) == []
 
 
 def test_every_number_of_the_corrections_stands_in_a_block() -> None:
     text = (WORKED / "corrections.md").read_text(encoding="utf-8")
     ground = "\n".join(shown(page_of(note)) for note in NOTES)
-    assert sorted(set(unfounded(text, ground)) - {"0.34"}) == []
+    assert sorted(set(unfounded(text, ground)) - READ_OFF) == []
 
 
 def test_that_the_check_of_numbers_can_fail() -> None:
@@ -127,6 +127,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         other = path.parent / name if name else path
         assert other.is_file(), target
         if anchor:
+            assert anchor.isascii(), f"{target}: sites do not agree on anchors of other letters"
             headings = re.findall(r"^#+ (.*)$", words(other.read_text(encoding="utf-8")), re.MULTILINE)
             assert anchor in map(slug, headings), target
 

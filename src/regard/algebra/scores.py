@@ -48,7 +48,7 @@ class Score:
         return f"regard.{self.name}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class General(Score):
     """q W k, folded into the queries."""
 
@@ -59,7 +59,7 @@ class General(Score):
         return _projected("W", q, self.weight, heads, k.shape[-1]), k, None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Additive(Score):
     """w · tanh(W_q q + W_k k), with both projections made before the pass."""
 

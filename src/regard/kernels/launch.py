@@ -177,7 +177,7 @@ def _in_strips(plan: Plan, fields: dict[str, int], instances: int, numbers: int)
     strips, stretches = blocks, 1
     if numbers:
         strips = min(strips, max(1, STRIPS // max(1, instances)))
-        strips = min(strips, max(-(-FEWEST // max(1, instances)), ROOM // (8 * numbers * max(1, instances))))
+        strips = min(strips, max(1, ROOM // (8 * numbers * max(1, instances))))
     elif set(plan.reductions) <= {"cells", "scores"} and blocks * instances < FEWEST:
         stretches = max(1, min(tiles, -(-FEWEST // max(1, blocks * instances))))
     strip, stretch = max(1, -(-blocks // max(1, strips))), max(1, -(-tiles // stretches))

@@ -15,8 +15,24 @@ from regard.kernels.plan import Plan
 from regard.kernels.reduction import Group, Tile
 from regard.kernels.run import run
 from regard.kernels.tiles import UNROLL
-from regard.kernels.values import Function, Module, Pointer, Value, Variable, f64, i32, i64, ptr, select, smaller
+from regard.kernels.values import (
+    Function,
+    Module,
+    Pointer,
+    Value,
+    Variable,
+    f64,
+    i32,
+    i64,
+    larger,
+    ptr,
+    select,
+    smaller,
+)
 from regard.kernels.walk import Walk
+
+LEAST = -1e30  # stands for the logarithm of 0
+Weight = Callable[..., Value]
 
 
 def settled(plan: Plan) -> Module:
@@ -79,23 +95,31 @@ class Settled(Walk):
             sums = tiles.zeros(f, UNROLL)
 
             def weight(
-                at: Value, total: Variable, base: Value = base, factor: Value = factor, there: Value = there
+                key: Value,
+                total: Variable,
+                v: int = v,
+                base: Value = base,
+                factor: Value = factor,
+                there: Value = there,
             ) -> Value:
-                s = scores.load(at, lanes)
+                s = scores.load(key * plan.across + v * lanes, lanes)
                 if "scores" in plan.reductions:  # as they enter softmax
                     return s if plan.natural else s * scale.splat(lanes)
-                seen = there & s.differs(-INFINITY) if hiding else there
-                p = select(seen, tiles.functions.exp2(s - base, rate) * factor, 0.0)
+                seen = there & tiles.seen(workspace, key, v) if hiding else there
+                # lse was summed up in another order: by its rounding a score may pass it, but a weight is 1 at most.
+                below = smaller(f.constant(s.type, 0.0), s - base)
+                p = select(seen, tiles.functions.exp2(below, rate) * factor, 0.0)
                 if "entropy" in plan.reductions:
                     # A weight of 0 adds nothing, and the logarithm of it must not make a NaN of that.
-                    total.set(tiles.functions.fma(p, select(seen, s - base, 0.0), total.get()))
+                    logarithm = select(seen, larger(f.constant(s.type, LEAST), below), 0.0)
+                    total.set(tiles.functions.fma(p, logarithm, total.get()))
                 return p
 
             def some(j: Value, count: int, v: int = v, weight: Weight = weight, sums: list[Variable] = sums) -> None:
-                places = [(j + u) * plan.across + v * lanes for u in range(count)]
-                made = f.side_by_side([partial(weight, at, total) for at, total in zip(places, sums, strict=False)])
-                for at, p in zip(places, made, strict=True):
-                    scores[at] = p
+                keys = [j + u for u in range(count)]
+                made = f.side_by_side([partial(weight, key, total) for key, total in zip(keys, sums, strict=False)])
+                for key, p in zip(keys, made, strict=True):
+                    scores[key * plan.across + v * lanes] = p
 
             main = count & -UNROLL
             with f.loop(0, main, UNROLL) as j:
@@ -109,6 +133,3 @@ class Settled(Walk):
                 moment[v * lanes] = total
         f.give()
         return f
-
-
-Weight = Callable[..., Value]

@@ -117,7 +117,8 @@ class Thin(Decode):
         rounded = base.to(self.number)
         factor = (1.0 - (base - rounded.to(f64))).to(self.number)
         rate = f.constant(self.number, LOG2E)
-        return self.functions.exp2(s - rounded, rate) * factor
+        # Products are summed up in another order here than for lse, but a weight is 1 at most.
+        return self.functions.exp2(smaller(f.constant(s.type, 0.0), s - rounded), rate) * factor
 
     def _load(self, f: Function, line: Pointer, kind: Type, left: Value) -> Value:
         """A vector, of which only so many elements are there; the others are 0."""

@@ -15,10 +15,23 @@ import numpy as np
 from regard.algebra.bounds import bound
 from regard.algebra.expression import Expression, mentions
 from regard.algebra.program import Program, linearize
+from regard.errors import LimitError
 from regard.kernels import arguments
 from regard.kernels.plan import Binned, Reduction, Top
 
 Array = np.ndarray[Any, Any]
+
+
+MOST = 2**28  # numbers of an answer
+
+
+def enough(numbers: int) -> None:
+    """Refuse an answer that would fill the memory."""
+    if numbers > MOST:
+        raise LimitError(
+            f"the answer would hold {numbers} numbers ({8 * numbers / 2**30:.1f} GiB), expected at most {MOST}: "
+            "ask for fewer bins, groups or keys, or of fewer heads"
+        )
 
 
 class Wanted(Protocol):
@@ -62,6 +75,7 @@ class Bins:
             raise ValueError(f"bins go from {low} to {high}, expected them within 0 and {self.size - 1}")
 
     def make(self, instances: int, strips: int, rows: int, keep: list[Any]) -> list[int]:
+        enough(instances * self.size)
         self._out = np.zeros((instances, strips, self.size))
         words = [self._out.ctypes.data, self.size]
         for program in self.programs:
@@ -70,6 +84,8 @@ class Bins:
 
     def result(self) -> Array:
         """Strips are merged in their order."""
+        if self._out.shape[1] == 1:
+            return self._out[:, 0]
         merged: Array = self._out.max(axis=1, initial=0) if self.pool == "max" else self._out.sum(axis=1)
         return merged
 
@@ -90,8 +106,13 @@ class Best(OfRows):
     def __init__(self, k: int):
         self.plan = Top(k)
 
+    def check(self, rectangle: dict[str, tuple[Any, Any]]) -> None:
+        if rectangle["k"][1] >= 2**31:  # they are 32 bits wide while they are gathered
+            raise LimitError(f"the last key is {rectangle['k'][1]}, expected keys below 2^31: ask of a region")
+
     def make(self, instances: int, strips: int, rows: int, keep: list[Any]) -> list[int]:
         shape = (instances, rows, self.plan.k)
+        enough(instances * rows * self.plan.k)
         self._weights, self._keys = np.zeros(shape), np.full(shape, -1, np.int64)
         return [self._weights.ctypes.data, self._keys.ctypes.data]
 

@@ -40,7 +40,8 @@ def layout_of(matrix: Readable, heads: range) -> Layout:
     q, k = matrix.positions
     import array_api_compat.numpy as xp
 
-    return Layout(len(heads), heads.start, matrix.each, matrix.group, matrix.n_q, matrix.n_k, q, k, xp)
+    sequences = matrix.heads // max(1, matrix.each)
+    return Layout(len(heads), heads.start, matrix.each, matrix.group, matrix.n_q, matrix.n_k, q, k, xp, None, sequences)
 
 
 def chunks(matrix: Readable) -> Iterator[range]:

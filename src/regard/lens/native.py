@@ -23,7 +23,7 @@ from regard.lens.rows import Effective, Entropy, Peak, Top, Total, Visible
 from regard.lens.single import Bright, Cells, Mass
 from regard.weights import Weights
 
-LONGEST = 64  # of lists of largest weights: longer ones are sorted by NumPy
+LONGEST = 256  # of lists of largest weights: longer ones are sorted by NumPy
 FEW = 0.05  # a row has not many weights above this
 
 Array = np.ndarray[Any, Any]

@@ -26,10 +26,13 @@ no more than these four to work in `A.ask`:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from regard.kernels.wanted import enough
 
 Array = Any  # of any library
 
@@ -48,6 +51,7 @@ class Layout:
     k: Array  # (n_k,) positions of the keys
     xp: Any = np
     device: Any = None
+    sequences: int = 1  # of the whole matrix
 
     @property
     def number(self) -> Any:
@@ -56,10 +60,12 @@ class Layout:
 
     def zeros(self, *shape: int) -> Array:
         """(heads, …) zeros to sum up in."""
+        enough(self.heads * math.prod(shape))
         return self.xp.zeros((self.heads, *shape), dtype=self.number, device=self.device)
 
     def counts(self, *shape: int) -> Array:
         """(heads, …) zeros to count in."""
+        enough(self.heads * math.prod(shape))
         return self.xp.zeros((self.heads, *shape), dtype=self.xp.int64, device=self.device)
 
     def array(self, values: Any, dtype: Any = None) -> Array:

@@ -59,7 +59,8 @@ class Mass:
 
     def check(self, layout: Layout) -> None:
         """That the arrays of the mask are as long as the axes that they are indexed by."""
-        lengths = {"h": ("heads", layout.each), "row": ("queries", layout.n_q), "k": ("keys", layout.n_k)}
+        lengths = {"b": ("sequences", layout.sequences), "h": ("heads", layout.each)}
+        lengths |= {"row": ("queries", layout.n_q), "k": ("keys", layout.n_k)}
         for e in () if self.mask is None else self.mask.expectations:
             axis, length = lengths.get(e.axis, ("", e.length))
             if e.length != length and not (e.length == 1 and e.repeats):
