@@ -151,8 +151,9 @@ def measured_reading(regard: Any, work: reading.Reading, effort: Effort) -> Resu
 def measured_agreement(regard: Any, work: reading.Agreement) -> Result:
     found = list(reading.errors(regard, work))
     figures = [
-        _figure(f"{name}, of float32 NumPy's", ours / theirs if theirs else None, "of", "<=", work.target)
+        _figure(name if "of" in name else f"{name}, of float32 NumPy's", ours / theirs, "of", "<=", limit)
         for name, ours, theirs in found
+        for limit in ([1.0] if "of" in name else [work.target])
     ]
     errors = {name: {"Regard": ours, "float32": theirs} for name, ours, theirs in found}
     return {"name": work.name, "figures": figures, "errors": errors, "notes": []}

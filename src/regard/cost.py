@@ -37,7 +37,7 @@ STRETCH = 0.02  # seconds of calls in a round, at least; then comes the peak
 # The names that models give to their sizes, the commonest first.
 NAMES = {
     "n": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "block_size"),
-    "d_model": ("hidden_size", "n_embd", "d_model", "dim"),
+    "d_model": ("hidden_size", "n_embd", "d_model", "embed_dim", "dim"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "heads"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "layers"),
     "key_heads": ("num_key_value_heads", "n_kv_heads", "num_kv_heads", "key_heads"),
@@ -152,11 +152,15 @@ def described(model: Any) -> dict[str, Any]:
     config = getattr(model, "config", model)
     for inner in ("text_config", "language_config"):  # the part of a model of pictures and text that reads text
         config = _field(config, inner) or config
-    found = {}
+    found: dict[str, Any] = {}
+    layers = _field(config, "layers")  # torch's encoders hold their layers, and these their attention
+    if hasattr(layers, "__len__") and len(layers):
+        found["layers"], config = len(layers), layers[0]
+    config = _field(config, "self_attn") or config
     for name, theirs in NAMES.items():
         for one in theirs:
             value = _field(config, one)
-            if value is not None:
+            if value is not None and name not in found:
                 found[name] = value
                 break
     if "d_model" not in found and "heads" not in found:

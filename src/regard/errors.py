@@ -58,3 +58,43 @@ class QuestionError(RegardError, TypeError):
 
 class MissingError(RegardError, ImportError):
     """A library that is only needed for this, and is not there."""
+
+
+# Words that messages share.
+
+
+def counted(n: int, noun: str) -> str:
+    """How many of something.
+
+    >>> counted(1, "query"), counted(6, "query"), counted(0, "key")
+    ('1 query', '6 queries', '0 keys')
+    """
+    return f"{n} {noun if n == 1 else noun[:-1] + 'ies' if noun.endswith('y') and noun != 'key' else noun + 's'}"
+
+
+def there(n: int, noun: str) -> str:
+    """That there are so many.
+
+    >>> there(1, "head"), there(2, "head")
+    ('there is 1 head', 'there are 2 heads')
+    """
+    return f"there {'is' if n == 1 else 'are'} {counted(n, noun)}"
+
+
+def kind_of(given: object) -> str:
+    """What kind of object something is.
+
+    >>> kind_of(5), kind_of([])
+    ('an int', 'a list')
+    """
+    name = type(given).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def within(n: int) -> str:
+    """Which places an axis of n has.
+
+    >>> within(5), within(0)
+    ('expected -5 to 4', 'expected none: the axis is empty')
+    """
+    return f"expected -{n} to {n - 1}" if n else "expected none: the axis is empty"

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.algebra.scores import Score, dot
 from regard.errors import DtypeError
-from regard.problem import View, view
+from regard.problem import DTYPES, View, view
 from regard.results import Array, as_numpy
 
 
@@ -43,7 +43,9 @@ def folded(score: Any, q: View, k: View, v: View | None) -> Folded:
         if x is not None and x.storage == "bool":
             raise DtypeError(f"{name} has dtype bool, expected numbers: convert it")
         if x is not None and x.storage != q.storage:
-            raise DtypeError(f"{name} has dtype {x.storage} and q has {q.storage}, expected the same: convert one")
+            raise DtypeError(
+                f"{name} has dtype {DTYPES[x.storage]} and q has {DTYPES[q.storage]}, expected the same: convert one"
+            )
     # Half-precision projections would be rounded once more: from here on they are f32.
     ours, theirs = (np.asarray(as_numpy(x), number) for x in (q, k))
     heads, key_heads = (x.shape[-3] if x.ndim > 2 else 1 for x in (ours, theirs))

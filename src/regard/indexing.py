@@ -7,13 +7,14 @@ than was asked for, cell by cell. NumPy itself applies the index to that part, s
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from regard.errors import LimitError, TokenError
+from regard.errors import DtypeError, LimitError, TokenError, within
 from regard.results import Array
 
 LIMIT = 2**28  # cells
@@ -24,13 +25,39 @@ Outer = Callable[[list[Axis]], Array]  # the outer product of what is needed of 
 Scattered = Callable[[tuple[Array, ...]], Array]  # single cells, by an array for each axis
 
 
-def refuse(cells: int, limit: int, size: int) -> None:
-    """Say that too much was asked for."""
-    if cells > limit:
-        raise LimitError(
-            f"this would build {cells} cells ({show_bytes(cells * size)}), expected at most {limit}: ask for "
-            f"fewer rows, for heatmap(256) or top(5), or insist with build(limit={cells})"
-        )
+def refuse(cells: int, limit: Any, size: int, part: Any = None) -> None:
+    """Say that too much was asked for; `part` is the index of it, None for all."""
+    number = isinstance(limit, numbers.Real) and not isinstance(limit, bool) and limit == limit
+    if number and cells <= limit:
+        return
+    insist = f"build({'' if part is None else f'index={_written(part)}, '}limit={cells})"
+    if not number:
+        raise DtypeError(f"limit is {limit!r}, expected a number of cells: pass {insist}")
+    raise LimitError(
+        f"this would build {cells} cells ({show_bytes(cells * size)}), expected at most {limit}: ask for "
+        f"fewer rows, for heatmap(256) or top(5), or insist with {insist}"
+    )
+
+
+def _written(index: Any) -> str:
+    """An index as it would be written, arrays left out.
+
+    >>> import numpy as np
+    >>> _written(np.s_[0, 5:, ::2]), _written(3), _written([1, 2])
+    ('np.s_[0, 5:, ::2]', '3', '…')
+    """
+
+    def one(x: Any) -> str:
+        if isinstance(x, slice):
+            ends = ["" if e is None else repr(e) for e in (x.start, x.stop, x.step)]
+            return ":".join(ends if ends[2] else ends[:2])
+        return "..." if x is Ellipsis else repr(x)
+
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(x is None or x is Ellipsis or isinstance(x, (slice, int, str)) for x in parts):
+        return "…"
+    plain = len(parts) == 1 and not isinstance(index, (tuple, slice))
+    return one(index) if plain else f"np.s_[{', '.join(map(one, parts))}{',' * (len(parts) == 1 and index is parts)}]"
 
 
 def show_bytes(count: int) -> str:
@@ -72,13 +99,13 @@ def read(
     outer: Outer,
     scattered: Scattered,
     dtype: np.dtype[Any],
-    limit: int = LIMIT,
+    limit: float = LIMIT,
 ) -> Array:
     """array[index] of an array of this shape and dtype."""
     entries = _whole(index, shape, tokens)
     result = _shape(entries, shape)
     asked = math.prod(result)
-    refuse(asked, limit, dtype.itemsize)
+    refuse(asked, limit, dtype.itemsize, None if asked == math.prod(shape) else index)
     if not asked:
         return np.zeros(result, dtype)
     needed: list[Axis] = []
@@ -183,11 +210,11 @@ def _entry(x: Any, axis: int, n: int, tokens: Tokens | None) -> Any:
         return x
     if isinstance(x, np.ndarray):
         if x.size and (x.min() < -n or x.max() >= n):
-            raise IndexError(f"an index of axis {axis} goes from {x.min()} to {x.max()}, expected -{n} to {n - 1}")
+            raise IndexError(f"an index of axis {axis} goes from {x.min()} to {x.max()}, {within(n)}")
         return x.astype(np.int64)
     place = operator.index(x)
     if not -n <= place < n:
-        raise IndexError(f"index {place} of axis {axis} is out of bounds, expected -{n} to {n - 1}")
+        raise IndexError(f"index {place} of axis {axis} is out of bounds, {within(n)}")
     return place
 
 

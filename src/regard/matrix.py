@@ -12,20 +12,20 @@ It holds Q, K, what is done to a score, and one lse a row. Any cell, row, column
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
 from regard.algebra.scores import Score, dot
-from regard.errors import DtypeError, QuestionError, ShapeError
-from regard.indexing import LIMIT, Axis, Tokens, read, refuse
-from regard.lens.ask import Progress, Readable
+from regard.errors import DtypeError, QuestionError, ShapeError, counted, there
+from regard.indexing import LIMIT, Axis, Tokens, read
+from regard.lens.ask import Progress, Readable, callable_or_none
 from regard.lens.explained import Explained
 from regard.lens.questions import Questions
 from regard.lens.wording import labels
 from regard.pooling import Pooling, whole
-from regard.pools import Pools
+from regard.pools import Pools, places
 from regard.results import Array, as_callers, as_numpy
 from regard.terms import Modify
 from regard.view.shown import Shown
@@ -52,6 +52,8 @@ def matrix(
     `lse` is what attention(…, return_lse=True) gave, if it is there already. `tokens` name the queries, and the keys
     too unless `key_tokens` do. With `v`, the weights can be seen beside the length of what they carry.
 
+    Arrays are read when something is asked, not copied before: they must stay as they are.
+
     >>> x = np.eye(2, dtype=np.float32)
     >>> matrix(x, x, scale=0.0)[0].tolist()
     [0.5, 0.5]
@@ -66,15 +68,20 @@ def _tokens(tokens: Any, key_tokens: Any, made: Weights) -> tuple[tuple[str, ...
     for name, given in (("tokens", tokens), ("key_tokens", key_tokens)):
         if isinstance(given, str):
             raise DtypeError(f"{name} is one string, expected a token for each place: pass {name}=text.split()")
+        if given is not None and not isinstance(given, Iterable):
+            raise DtypeError(f"{name} is {given!r}, expected a token for each place: pass a list of strings")
     ours = None if tokens is None else tuple(map(str, tokens))
     theirs = None if key_tokens is None else tuple(map(str, key_tokens))
     if theirs is not None and len(theirs) != n_k:
-        raise ShapeError(f"key_tokens has {len(theirs)} tokens, but there are {n_k} keys: give each key one")
+        raise ShapeError(f"key_tokens has {counted(len(theirs), 'token')}, but {there(n_k, 'key')}: give each key one")
     if ours is None or len(ours) == n_q:
         return ours, ours if theirs is None and n_q == n_k else theirs
     if theirs is None and len(ours) == n_k and n_q < n_k:
         return ours[n_k - n_q :], ours
-    raise ShapeError(f"tokens has {len(ours)} tokens, but there are {n_q} queries: give each query one")
+    raise ShapeError(f"tokens has {counted(len(ours), 'token')}, but {there(n_q, 'query')}: give each query one")
+
+
+UNBUILT = "a matrix that is never built, expected an array: build a part first, A[…] or A.build()"
 
 
 class View:
@@ -83,7 +90,7 @@ class View:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    def read(self, index: Any, limit: int) -> Array:
+    def read(self, index: Any, limit: float) -> Array:
         """array[index], refused past so many cells."""
         raise NotImplementedError  # an abstract method
 
@@ -93,7 +100,8 @@ class View:
 
     def __getitem__(self, index: Any) -> Any:
         found = self.read(index, LIMIT)
-        return self.give(found) if np.ndim(found) else found[()]
+        given = self.give(np.asarray(found))
+        return given[()] if isinstance(given, np.ndarray) else given  # a number, or a tensor without axes
 
     @property
     def ndim(self) -> int:
@@ -109,16 +117,28 @@ class View:
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def build(self, limit: int = LIMIT) -> Any:
-        """All of it at once, if it has no more cells than the limit."""
-        refuse(self.size, limit, self.dtype.itemsize)
-        return self.give(self.read((), limit))
+    def build(self, limit: float = LIMIT, index: Any = ()) -> Any:
+        """All of it at once, or the part of an index, if it has no more cells than the limit."""
+        found = self.read(index, limit)
+        return self.give(found) if np.ndim(found) else found[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("A is never in memory, expected copy=None or True: it has to be computed")
         built = self.read((), LIMIT)
         return built if dtype is None else built.astype(dtype)
+
+    def __contains__(self, item: Any) -> NoReturn:
+        raise QuestionError(f"`in` was asked of {UNBUILT}")
+
+    def _computed(self, other: Any = None) -> Any:
+        if isinstance(other, (np.ndarray, np.generic)):  # NumPy builds what it computes with
+            return NotImplemented
+        raise QuestionError(f"arithmetic or a comparison was asked of {UNBUILT}")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _computed
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _computed
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = _computed
 
 
 class AttentionMatrix(View, Questions, Pools, Explained, Shown):
@@ -173,7 +193,7 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
         """An answer as an array of the caller's kind."""
         return as_callers(self.like, array)
 
-    def read(self, index: Any, limit: int = LIMIT, what: str = "cells") -> Array:
+    def read(self, index: Any, limit: float = LIMIT, what: str = "cells") -> Array:
         """array[index] of the weights, or of the "scores", as a NumPy array."""
         of, shape = self.weights.of, self.shape
         names = [Tokens(x, axis) if x else None for x, axis in ((self.tokens, "query"), (self.key_tokens, "key"))]
@@ -217,13 +237,13 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
 
     def logit_max(self, *, progress: Progress | None = None) -> Any:
         """Of each head, its largest final score: what QK-clip watches in training, as it grows before that fails."""
-        return self.give(np.asarray(self.weights.logit_max(progress)).reshape(self.front))
+        return self.give(np.asarray(self.weights.logit_max(callable_or_none(progress))).reshape(self.front))
 
     def output(self, v: Any = None, *, progress: Progress | None = None) -> Any:
         """Z = A·V, with the values that the matrix was made with if none are given."""
         if v is None and self.v is None:
             raise QuestionError("output was asked without values, expected v: pass output(v) or matrix(…, v=v)")
-        return self.give(self.weights.output(self.v if v is None else v, progress))
+        return self.give(self.weights.output(self.v if v is None else v, callable_or_none(progress)))
 
     def pooling(self) -> Pooling:
         """The matrix as a pooling of itself."""
@@ -231,23 +251,16 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
 
     def without(self, keys: Any) -> AttentionMatrix:
         """The weights of a softmax that these keys have no part in: not the model's weights."""
-        n_k = self.weights.of.n_k
-        hidden = np.arange(n_k)[keys if isinstance(keys, slice) else _places(keys, self.key_tokens)]
-        made = self.weights.without(np.atleast_1d(hidden))
+        made = self.weights.without(places("keys", keys, self.weights.of.n_k, self.key_tokens))
         return AttentionMatrix(made, self.like, self.v, self.tokens, self.key_tokens, self.turned)
 
     def __repr__(self) -> str:
         of = self.weights.of
         many = " × ".join(map(str, (*of.leading, of.heads)))
         heads = "1 head" if of.batch * of.heads == 1 else f"{many} heads"
-        return f"AttentionMatrix: {heads}, {of.n_q} queries × {of.n_k} keys, d = {of.d}, {of.storage}"
-
-
-def _places(keys: Any, tokens: tuple[str, ...] | None) -> Any:
-    """Keys as numbers; names become their places."""
-    given = [keys] if isinstance(keys, (str, int, np.integer)) else list(keys)
-    known = Tokens(tokens or (), "key")
-    return np.array([known.place(x) if isinstance(x, str) else x for x in given]) if given else np.zeros(0, np.int64)
+        return (
+            f"AttentionMatrix: {heads}, {counted(of.n_q, 'query')} × {counted(of.n_k, 'key')}, d = {of.d}, {of.storage}"
+        )
 
 
 class Scores(View):
@@ -256,7 +269,7 @@ class Scores(View):
     def __init__(self, of: AttentionMatrix):
         self.of, self.shape, self.dtype = of, of.shape, of.dtype
 
-    def read(self, index: Any, limit: int = LIMIT) -> Array:
+    def read(self, index: Any, limit: float = LIMIT) -> Array:
         return self.of.read(index, limit, "scores")
 
     def give(self, array: Any) -> Any:

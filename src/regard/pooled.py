@@ -22,7 +22,7 @@ import numpy as np
 
 from regard.algebra.expression import Expression, constant, gather, mentions, substitute, variable
 from regard.algebra.masks import Mask
-from regard.errors import QuestionError, ShapeError
+from regard.errors import QuestionError, ShapeError, counted
 from regard.indexing import LIMIT, Axis, Tokens, read
 from regard.lens.ask import Progress, Readable, plainly
 from regard.lens.columns import Received
@@ -85,15 +85,30 @@ class PooledMatrix(View, Questions, Pools, Explained, Shown):
     @property
     def lse(self) -> NoReturn:
         """Refused: a pooled row is no softmax."""
-        raise QuestionError(
-            f"lse was asked of {self._what}, which is no softmax of scores: ask the matrix it was made of"
-        )
+        self._refuse("lse")
 
     @property
     def scores(self) -> NoReturn:
         """Refused: a pooled weight has no score."""
         raise QuestionError(
             f"scores were asked of {self._what}, which is no softmax of scores: ask the matrix it was made of"
+        )
+
+    def without(self, keys: Any) -> NoReturn:
+        """Refused: a pooled row is no softmax."""
+        self._refuse("without")
+
+    def output(self, v: Any = None, *, progress: Progress | None = None) -> NoReturn:
+        """Refused: a pooled weight is no share of a value."""
+        self._refuse("output")
+
+    def logit_max(self, *, progress: Progress | None = None) -> NoReturn:
+        """Refused: a pooled weight has no score."""
+        self._refuse("logit_max")
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise QuestionError(
+            f"{name} was asked of {self._what}, which is no softmax of scores: ask the matrix it was made of"
         )
 
     @property
@@ -104,7 +119,7 @@ class PooledMatrix(View, Questions, Pools, Explained, Shown):
         """An answer as an array of the caller's kind."""
         return as_callers(self.like, array)
 
-    def read(self, index: Any, limit: int = LIMIT) -> Array:
+    def read(self, index: Any, limit: float = LIMIT) -> Array:
         """array[index] as a NumPy array."""
         made, shape = self._pooling, self.shape
         names = [Tokens(x, axis) if x else None for x, axis in ((self.tokens, "query"), (self.key_tokens, "key"))]
@@ -145,8 +160,9 @@ class PooledMatrix(View, Questions, Pools, Explained, Shown):
         made, of = self._pooling, self._pooling.weights.of
         heads = _heads(self.front)
         steps = " of ".join((*reversed(made.steps), _heads((*of.leading, of.heads))))
-        whole = f"{steps}, {of.n_q} queries × {of.n_k} keys, d = {of.d}, {of.storage}"
-        return f"PooledMatrix: {heads}, {len(made.rows)} queries × {len(made.keys)} keys ({whole})"
+        whole = f"{steps}, {counted(of.n_q, 'query')} × {counted(of.n_k, 'key')}, d = {of.d}, {of.storage}"
+        size = f"{counted(len(made.rows), 'query')} × {counted(len(made.keys), 'key')}"
+        return f"PooledMatrix: {heads}, {size} ({whole})"
 
 
 def _heads(axes: tuple[int, ...]) -> str:

@@ -11,14 +11,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.errors import QuestionError, ShapeError
+from regard.errors import QuestionError, ShapeError, counted, there, within
 from regard.indexing import Tokens
-from regard.pooling import Pooling, Side
+from regard.pooling import Pooling
 from regard.problem import Problem, view
 from regard.results import Array, as_numpy
 from regard.words import words_of
@@ -56,8 +57,12 @@ class Pools:
         [0, 1, 2, 3]
         """
         made = _some_heads(self.pooling(), heads)
-        rows = made.rows if queries is None else made.rows.pick(_places("queries", queries, made.rows))
-        columns = made.keys if keys is None else made.keys.pick(_places("keys", keys, made.keys))
+        rows = (
+            made.rows
+            if queries is None
+            else made.rows.pick(places("queries", queries, len(made.rows), made.rows.tokens))
+        )
+        columns = made.keys if keys is None else made.keys.pick(places("keys", keys, len(made.keys), made.keys.tokens))
         return self._pooled(replace(made, rows=rows, keys=columns), "select")
 
     def mean_heads(self, heads: Any = None) -> PooledMatrix:
@@ -101,8 +106,8 @@ class Pools:
         theirs = spans if key_spans is None else key_spans
         if at is None and key_spans is None and spans is not None and len(made.rows) != len(made.keys):
             raise ShapeError(
-                f"words was given those of {len(made.rows)} queries, but there are {len(made.keys)} keys of other "
-                "tokens: pass words(spans, key_spans)"
+                f"words was given those of {counted(len(made.rows), 'query')}, but {there(len(made.keys), 'key')} of "
+                "other tokens: pass words(spans, key_spans)"
             )
         bounds, names = words_of(made.keys.tokens, len(made.keys), theirs, _apart(made.keys.numbers))
         keys = replace(made.keys.merged(bounds, mean=False), tokens=names)
@@ -153,14 +158,14 @@ def _some_heads(made: Pooling, heads: Any) -> Pooling:
     n = made.members.shape[-2]
     if isinstance(heads, (int, np.integer)) and not isinstance(heads, bool):
         if not -n <= heads < n:
-            raise IndexError(f"head {heads} is out of bounds, expected -{n} to {n - 1}")
+            raise IndexError(f"head {heads} is out of bounds, {within(n)}")
         return replace(made, members=made.members[..., int(heads), :], headed=False)
     return replace(made, members=made.members[..., _indices("heads", heads, n), :])
 
 
-def _places(name: str, given: Any, side: Side) -> Array:
-    """The pooled places that are chosen of an axis."""
-    known = Tokens(side.tokens or (), {"queries": "query"}.get(name, "key"))
+def places(name: str, given: Any, n: int, tokens: tuple[str, ...] | None) -> Array:
+    """The places that are chosen of the n of an axis, by slice, indices, booleans or tokens."""
+    known = Tokens(tokens or (), {"queries": "query"}.get(name, "key"))
 
     def place(x: Any) -> Any:
         return known.place(x) if isinstance(x, str) else x
@@ -169,9 +174,9 @@ def _places(name: str, given: Any, side: Side) -> Array:
         given = slice(place(given.start), place(given.stop), given.step)
     elif isinstance(given, (str, int, np.integer)) and not isinstance(given, bool):
         given = [place(given)]
-    elif not hasattr(given, "dtype") or np.asarray(given).dtype.kind == "U":
+    elif isinstance(given, Iterable) and (not hasattr(given, "dtype") or np.asarray(given).dtype.kind == "U"):
         given = [place(x) for x in given]
-    return _indices(name, given, len(side))
+    return _indices(name, given, n)
 
 
 def _indices(name: str, given: Any, n: int) -> Array:
@@ -189,7 +194,7 @@ def _indices(name: str, given: Any, n: int) -> Array:
             "pass one of them"
         )
     if array.min() < -n or array.max() >= n:
-        raise IndexError(f"{name} goes from {array.min()} to {array.max()}, expected -{n} to {n - 1}")
+        raise IndexError(f"{name} goes from {array.min()} to {array.max()}, {within(n)}")
     return np.where(array < 0, array + n, array).astype(np.int64)
 
 

@@ -125,7 +125,8 @@ class Weights:
         """Z = A·V in the dtype of V."""
         given = view("v", v)
         if given.storage != self.stored:
-            raise DtypeError(f"v has dtype {given.storage} and q has {self.stored}, expected the same: convert it")
+            ours, theirs = DTYPES[self.stored], DTYPES[given.storage]
+            raise DtypeError(f"v has dtype {theirs} and q has {ours}, expected the same: convert it")
         values = given if given.storage == self.of.storage else view("v", as_numpy(given).astype(self.number))
         shape = (self.of.n_q,) if self.of.single else (*self.of.leading, self.of.heads, self.of.n_q)
         of = problem(self.q, self.k, values)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -46,6 +46,11 @@ def words_of(tokens: Sequence[str] | None, n: int, given: Any = None, apart: Arr
     without it markers alone say where a word begins. Places that are `apart` from the one before begin one, too.
     """
     if given is not None and not isinstance(given, str):
+        if not isinstance(given, Iterable):
+            raise DtypeError(
+                f"words were given as {given!r}, expected (start, stop) spans, a text, or a list of words: "
+                "pass one of them"
+            )
         given = list(given)
         if not any(isinstance(x, str) for x in given):
             return _spans(tokens, n, given)

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import regard
 from regard import lens, reference
 from regard.errors import DtypeError, ShapeError
+from regard.kernels.target import NARROWED, host
+from tests.attention.guarded import guarded
 from tests.attention.judge import DTYPES, normal
 
 H, K = 4, 2  # query heads, key heads
@@ -55,19 +59,19 @@ def problem(kind: str, heads: bool, dtype: str, n_q: int, n_k: int, leading: tup
     return q, k, v, score, equation(wide_q, wide_k)
 
 
-def expected(scores: Any, v: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
+def expected(scores: Any, v: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Z, lse and A of scores that are there: a dot product with the identity leaves them as they are."""
-    given = {"scale": 1.0, **given}
-    if isinstance(given.get("mask"), regard.Mask):
-        condition = given["mask"].condition
+    options = {"scale": 1.0, **options}
+    if isinstance(options.get("mask"), regard.Mask):
+        condition = options["mask"].condition
         offset = scores.shape[-1] - scores.shape[-2]
-        given["mask"] = lambda b, h, q, k: regard.algebra.evaluate.evaluate(
+        options["mask"] = lambda b, h, q, k: regard.algebra.evaluate.evaluate(
             condition, b=b, h=h, q=q, k=k, row=q - offset
         )
     keys = np.broadcast_to(np.eye(scores.shape[-1]), (*scores.shape[:-2], scores.shape[-1], scores.shape[-1]))
     values = np.repeat(v.astype(np.float64), H // K, -3)
-    z, lse = reference.attention(scores, keys, values, **given, return_lse=True)
-    return z, lse, reference.weights(scores, keys, **given)
+    z, lse = reference.attention(scores, keys, values, **options, return_lse=True)
+    return z, lse, reference.weights(scores, keys, **options)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -75,12 +79,12 @@ def expected(scores: Any, v: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]
 @pytest.mark.parametrize("kind", ["general", "additive"])
 def test_with_everything(kind: str, heads: bool, option: str) -> None:
     q, k, v, score, scores = problem(kind, heads, "f32", 37, 53, (2,))
-    given = OPTIONS[option]
-    z, lse, a = expected(scores, v, given)
-    got, got_lse = regard.attention(q, k, v, score=score, return_lse=True, **given)
+    options = OPTIONS[option]
+    z, lse, a = expected(scores, v, options)
+    got, got_lse = regard.attention(q, k, v, score=score, return_lse=True, **options)
     assert np.abs(got - z).max() < 1e-5
     assert np.abs(got_lse - lse).max() < 1e-5
-    A = regard.matrix(q, k, score=score, **given)
+    A = regard.matrix(q, k, score=score, **options)
     assert np.abs(A.build() - a).max() < TOLERANCE["f32"]
     assert np.abs(A[1, 2, [5, 8], [1, 3]] - a[1, 2, [5, 8], [1, 3]]).max() < TOLERANCE["f32"]
     assert np.abs(A[1, 3, ::5, 4:] - a[1, 3, ::5, 4:]).max() < TOLERANCE["f32"]
@@ -89,6 +93,64 @@ def test_with_everything(kind: str, heads: bool, option: str) -> None:
     assert np.abs(mass.sum(-1) - a.sum((-1, -2))).max() < 1e-4
     assert len(distances) == 37 + 53 - 1
     assert np.abs(entropy + (a * np.log(np.where(a > 0, a, 1))).sum(-1)).max() < 1e-4
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_anything_together(data: st.DataObject) -> None:
+    """Random shapes and options against the equations, in attention, in the matrix and by all its questions."""
+    kind, heads = data.draw(st.sampled_from(["general", "additive"])), data.draw(st.booleans())
+    n_q, n_k = data.draw(st.sampled_from([1, 7, 40])), data.draw(st.sampled_from([1, 13, 65]))
+    q, k, v, score, scores = problem(kind, heads, "f32", n_q, n_k, data.draw(st.sampled_from([(), (2,)])))
+    options: dict[str, Any] = {}
+    if data.draw(st.booleans()):
+        options["bias"] = normal((H, n_q, n_k), seed=5)
+        options["bias"][options["bias"] > 1.5] = -np.inf
+    if data.draw(st.booleans()):
+        options["modify"] = regard.softcap(2.0)
+    if data.draw(st.booleans()):
+        options["sinks"] = np.linspace(-1, 1, H)
+    options["mask"] = data.draw(st.sampled_from([None, regard.causal, normal((n_q, n_k), seed=6) < 1]))
+    z, _, a = expected(scores, v, options)
+    assert np.abs(regard.attention(q, k, v, score=score, **options) - z).max() < 1e-5
+    A = regard.matrix(q, k, score=score, **options)
+    assert np.abs(A.build() - a).max() < TOLERANCE["f32"]
+    native = A.ask(*QUESTIONS)
+    for question, found in zip(QUESTIONS, native, strict=True):
+        want = lens.over(question, a.reshape(-1, n_q, n_k), _seen(A, a), offset=A.readable().positions[0][0])
+        for mine, theirs in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, want)), strict=True):
+            assert np.allclose(np.asarray(mine).ravel(), np.asarray(theirs).ravel(), atol=2e-5, equal_nan=True)
+
+
+QUESTIONS = (lens.Entropy(), lens.Received(), lens.ByDistance(), lens.Heatmap(3), lens.Total(), lens.Visible())
+
+
+def _seen(A: Any, a: Any) -> Any:
+    return np.broadcast_to(A.scores.build() > -np.inf, a.shape).reshape(-1, *a.shape[-2:])
+
+
+@pytest.mark.parametrize("end", [False, True])
+@pytest.mark.parametrize(("n_q", "n_k"), [(33, 257), (50, 3)])
+def test_nothing_outside_is_touched(n_q: int, n_k: int, end: bool) -> None:
+    q, k, v = (guarded(normal((2, n, 19), "f32", seed), end) for seed, n in enumerate((n_q, n_k, n_k)))
+    w, eye = guarded(normal((19,)), end), np.eye(19, dtype=np.float32)
+    score = regard.additive(w, eye, eye)
+    assert np.isfinite(regard.attention(q, k, v, score=score)).all()
+    assert np.isfinite(regard.matrix(q, k, score=score).received()).all()
+
+
+@pytest.mark.parametrize("target", NARROWED)
+def test_smaller_machines(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_TARGET", target)
+    try:
+        host()
+    except regard.RegardError as error:
+        pytest.skip(str(error))
+    for kind in ("general", "additive"):
+        q, k, v, score, scores = problem(kind, True, "f32", 45, 70)
+        z, _, a = expected(scores, v, {})
+        assert np.abs(regard.attention(q, k, v, score=score) - z).max() < 1e-5
+        assert np.abs(regard.matrix(q, k, score=score).build() - a).max() < TOLERANCE["f32"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

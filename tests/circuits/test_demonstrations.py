@@ -66,9 +66,9 @@ def test_both_are_shown(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_contrasts() -> None:
-    with pytest.raises(ShapeError, match=r"^targets has 1 queries, expected 2 or more"):
+    with pytest.raises(ShapeError, match=r"^targets has 1 query, expected 2 or more"):
         circuits.contrast([0])
-    with pytest.raises(ShapeError, match=r"^tokens has 1 tokens and targets 4 queries, expected as many"):
+    with pytest.raises(ShapeError, match=r"^tokens has 1 token and targets 4 queries, expected as many"):
         circuits.contrast(tokens=["a"])
     with pytest.raises(ValueError, match=r"^scale has -1, expected numbers from 0 on$"):
         circuits.contrast(scale=-1)

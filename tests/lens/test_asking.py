@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.errors import DtypeError, LimitError, ShapeError
+from regard.errors import DtypeError, LimitError, QuestionError, ShapeError
 from regard.lens import (
     Cells,
     Entropy,
@@ -82,6 +82,26 @@ class Largest:
 
     def update(self, state: Any, block: Any) -> Any:
         return put(block.xp, state, block.first_row, block.xp.max(block.weights, axis=-1))
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def finalize(self, state: Any, layout: Any) -> Any:
+        return state
+
+
+class Half:
+    """Two of the four methods."""
+
+    def create(self, layout: Any) -> Any:
+        return 0.0
+
+    def update(self, state: Any, block: Any) -> Any:
+        return state + block.weights.sum()
+
+
+class Sum(Half):
+    """An answer that lost its axis of heads."""
 
     def merge(self, a: Any, b: Any) -> Any:
         return a + b
@@ -231,12 +251,93 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "above": (lambda A: A.cells(-0.5), ValueError, "above is -0.5, expected a weight, 0 or more"),
     "above NaN": (lambda A: A.cells(float("nan")), ValueError, "above is nan, expected a weight, 0 or more"),
+    "above a word": (lambda A: A.cells("x"), ValueError, "above is 'x', expected a weight, 0 or more"),
+    "cells limit": (lambda A: A.cells(limit="x"), ValueError, "limit is 'x', expected a whole number of cells"),
+    "k a bool": (lambda A: A.top(True), ValueError, "k is True, expected a whole number of keys, 1 or more"),
+    "pool a word": (
+        lambda A: A.received(pool="mean"),
+        ValueError,
+        "pool is 'mean', expected a kind and a width: pass ('mean', 5) or ('max', 5)",
+    ),
+    "pool a number": (
+        lambda A: A.received(pool=3),
+        ValueError,
+        "pool is 3, expected a kind and a width: pass ('mean', 5) or ('max', 5)",
+    ),
+    "width a bool": (
+        lambda A: A.received(pool=("mean", True)),
+        ValueError,
+        "the width of pool is True, expected an odd number of keys, 1 or more",
+    ),
+    **{
+        f"region {region!r}": (
+            lambda A, region=region: A.heatmap(3, region=region),
+            ShapeError,
+            f"region is {region!r}, expected four whole numbers: pass (first row, end, first key, end)",
+        )
+        for region in ((0, 3), 5, (0, 3, 0, "x"), (0, 3.5, 0, 2))
+    },
+    "a class": (
+        lambda A: A.ask(Entropy),
+        QuestionError,
+        "a question came as the class Entropy, expected an instance: write Entropy()",
+    ),
+    "a word": (
+        lambda A: A.ask("entropy"),
+        QuestionError,
+        "a question came as 'entropy', expected an instance such as Entropy(): see regard.lens for all",
+    ),
+    "a list": (
+        lambda A: A.ask([Entropy()]),
+        QuestionError,
+        "a question came as a list, expected one by one: write ask(*questions)",
+    ),
+    "half a question": (
+        lambda A: A.ask(Half()),
+        QuestionError,
+        "a question came as a Half without merge, finalize, expected the methods create, update, merge, finalize: "
+        "write them all",
+    ),
+    "without heads": (
+        lambda A: A.ask(Sum()),
+        QuestionError,
+        "Sum gave an answer of shape () for 2 heads, expected a first axis of heads: keep it in finalize",
+    ),
+    "without heads, of a view": (
+        lambda A: A.mean_heads().ask(Sum()),
+        QuestionError,
+        "Sum gave an answer of shape () for 1 head, expected a first axis of heads: keep it in finalize",
+    ),
+    "progress": (
+        lambda A: A.entropy(progress=1),
+        DtypeError,
+        "progress is 1, expected a function of the share that is done: leave it out, or pass one",
+    ),
+    "progress of compare": (
+        lambda A: A.compare(A, progress=1),
+        DtypeError,
+        "progress is 1, expected a function of the share that is done: leave it out, or pass one",
+    ),
     "too many cells": (
         lambda A: A.cells(0.0, limit=49),
         LimitError,
         "50 cells have a weight above 0, expected at most 49: raise above, or limit",
     ),
 }
+
+
+def test_numbers_of_numpy() -> None:
+    A = regard.matrix(Q, Q)
+    for one, other in (
+        (A.top(np.int64(2)), A.top(2)),
+        (A.top(np.uint8(2)).keys, A.top(2).keys),
+        (A.heatmap(np.int64(3), np.int32(2)), A.heatmap(3, 2)),
+        (A.heatmap(2, region=np.array([0, 4, 1, 5])), A.heatmap(2, region=(0, 4, 1, 5))),
+        (A.received(pool=("mean", np.int64(3))), A.received(pool=("mean", 3))),
+        (A.compare(A).heatmap(np.int64(2)), A.compare(A).heatmap(2)),
+    ):
+        assert np.array_equal(one, other)
+    assert Top(np.int64(3)) == Top(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -189,6 +189,9 @@ def test_a_line() -> None:
     assert repr(A.compare(A)) == (
         "Comparison: 2 heads, 3 queries × 5 keys, mean Jensen–Shannon distance 0.0000, largest 0.0000"
     )
+    one = regard.matrix(np.zeros((1, 4)), np.zeros((1, 4)))
+    assert repr(one.compare(one)).startswith("Comparison: 1 head, 1 query × 1 key, mean")
+    assert repr(one) == "AttentionMatrix: 1 head, 1 query × 1 key, d = 4, f64"
 
 
 def test_messages() -> None:

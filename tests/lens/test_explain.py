@@ -247,10 +247,14 @@ def test_messages() -> None:
         A.explain(3)
     with pytest.raises(DtypeError, match=r"query is 1\.5, expected a number or a token"):
         A.explain(1.5)  # type: ignore[arg-type]
-    with pytest.raises(IndexError, match="head is 2, expected a place in"):
+    with pytest.raises(IndexError, match="head is 2, expected 0 to 0: there is 1 head"):
         A.explain(0, head=2)
-    with pytest.raises(QuestionError, match="head is 'L9H9', expected one of"):
+    with pytest.raises(
+        QuestionError, match="head is 'L9H9', but no head of this matrix has a name: choose it by number"
+    ):
         A.explain(0, head="L9H9")
+    with pytest.raises(DtypeError, match=r"head is 1\.5, expected a number, a name, or a tuple"):
+        A.explain(0, head=1.5)
     with pytest.raises(QuestionError, match="a matrix without heads"):
         regard.matrix(np.zeros((0, 2, 3, 1)), np.zeros((0, 2, 3, 1))).explain(0)
 

@@ -532,9 +532,9 @@ def test_what_is_hidden_cannot_leak() -> None:
 def test_lines() -> None:
     A = regard.matrix(np.zeros((2, 4, 6, 3), np.float32), np.zeros((2, 2, 6, 3), np.float32))
     whole = "2 × 4 heads, 6 queries × 6 keys, d = 3, f32"
-    assert repr(A.select(heads=0, queries=[1])) == f"PooledMatrix: 2 heads, 1 queries × 6 keys (select of {whole})"
+    assert repr(A.select(heads=0, queries=[1])) == f"PooledMatrix: 2 heads, 1 query × 6 keys (select of {whole})"
     assert repr(A.mean_heads().words([(0, 6)])) == (
-        f"PooledMatrix: 2 heads, 1 queries × 1 keys (words of mean_heads of {whole})"
+        f"PooledMatrix: 2 heads, 1 query × 1 key (words of mean_heads of {whole})"
     )
     one = regard.matrix(np.zeros((6, 3)), np.zeros((6, 3))).select()
     assert repr(one) == "PooledMatrix: 1 head, 6 queries × 6 keys (select of 1 head, 6 queries × 6 keys, d = 3, f64)"
@@ -680,6 +680,24 @@ MESSAGES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         DtypeError,
         "words were given with shape (2,) and dtype int64, expected (start, stop) spans, a text, or a list of words",
     ),
+    "a number": (
+        lambda: E().words(5),
+        DtypeError,
+        "words were given as 5, expected (start, stop) spans, a text, or a list of words: pass one of them",
+    ),
+    "keys of a fraction": (
+        lambda: E().select(keys=1.5),
+        IndexError,
+        "keys has shape () and dtype float64, expected a slice, indices, or 5 booleans: pass one of them",
+    ),
+    **{
+        name: (
+            lambda name=name, given=given: getattr(E().words(), name)(*given),
+            QuestionError,
+            f"{name} was asked of a pooled view (words), which is no softmax of scores: ask the matrix it was made of",
+        )
+        for name, given in (("without", [0]), ("output", []), ("logit_max", []))
+    },
     "mixed": (
         lambda: E().words(["a", (0, 1)]),
         DtypeError,

@@ -174,6 +174,14 @@ def layer(*shape: int, n_k: int = 0) -> Any:
             ShapeError,
             "heads were chosen of a matrix without an axis of heads, expected one: leave heads out",
         ),
+        (5, {}, DtypeError, "layers is 5, expected a list of matrices: pass regard.matrix(…) of each layer"),
+        ([5], {}, DtypeError, "layer 0 is an int, expected a matrix: pass regard.matrix(…)"),
+        (
+            [layer(2, 3, 4)],
+            {"progress": 1},
+            DtypeError,
+            "progress is 1, expected a function of the share that is done: leave it out, or pass one",
+        ),
         ([layer(2, 3, 4)], {"start": 3}, IndexError, "start goes from 3 to 3, expected -3 to 2"),
         (
             [layer(2, 3, 4)],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import regard
 from regard import indexing
 from regard.errors import DtypeError, ShapeError
+from regard.lens import rollout
 from tests.attention.judge import DTYPES, normal
 from tests.matrix.built import KINDS, VIEWS, Built, beside, close, kind
 from tests.matrix.indices import indices
@@ -203,6 +204,33 @@ def test_as_an_array() -> None:
     close(A[0, 0], built.weights[0, 0], built.rounding)
     with pytest.raises(TypeError):
         A[0, 0] = 1
+
+
+def test_numpy_computes_with_it() -> None:
+    built = kind("f32")
+    A, whole = built.A, np.asarray(built.A)
+    for found, want in (
+        (A + whole, whole + whole), (whole - A, whole - whole), (np.float64(2) * A, 2 * whole), (whole < A, whole > 1),
+        (np.maximum(A, 0.5), np.maximum(whole, 0.5)), (A * np.float32(2), 2 * whole),
+    ):  # fmt: skip
+        assert np.array_equal(found, want)
+
+
+def test_no_queries() -> None:
+    A = regard.matrix(normal((2, 0, 4)), normal((2, 5, 4)), tokens=list("abcde"))
+    empty = "expected none: the axis is empty"
+    for wrong, words in (
+        (lambda: A.explain(0), f"query 0 is out of bounds, {empty}"),
+        (lambda: A[:, 0], f"index 0 of axis 1 is out of bounds, {empty}"),
+        (lambda: A[:, [0]], f"an index of axis 1 goes from 0 to 0, {empty}"),
+        (lambda: A.select(queries=0), f"queries goes from 0 to 0, {empty}"),
+        (lambda: A.select(heads=[]).select(heads=0), f"head 0 is out of bounds, {empty}"),
+        (lambda: rollout([regard.matrix(np.zeros((0, 4)), np.zeros((0, 4)))], 0), f"start goes from 0 to 0, {empty}"),
+        (lambda: A.show(row=0), "row is 0, expected none: there are 0 queries"),
+    ):  # fmt: skip
+        with pytest.raises(IndexError) as caught:
+            wrong()
+        assert str(caught.value) == words
 
 
 def test_lse() -> None:

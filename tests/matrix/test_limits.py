@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard import reference, weights
-from regard.errors import LimitError
+from regard.errors import DtypeError, LimitError
 from tests.attention.judge import normal, same_bits, wide
 from tests.matrix.built import beside, close, kind
 
@@ -37,6 +37,26 @@ def test_too_much_is_refused_with_its_size() -> None:
         assert isinstance(caught.value, ValueError)
     with pytest.raises(LimitError, match=r"this would build 800000000 cells \(3\.0 GiB\), expected at most"):
         A[[0, 0]]
+
+
+def test_a_part_is_insisted_on_as_the_message_says() -> None:
+    A = kind("f32").A  # 3 × 13 × 17
+    for index in (np.s_[0], np.s_[1, 2:9, ::-2], np.s_[..., 3], np.s_[0:2], np.s_[None, 1], np.s_[0, 1, 2], [2, 0]):
+        for view in (A, A.T, A.scores, A.select()):
+            part = np.asarray(view[index])
+            with pytest.raises(LimitError) as caught:
+                view.build(limit=part.size - 1, index=index)
+            words = str(caught.value).partition("or insist with ")[2]
+            assert words.endswith(f", limit={part.size})")
+            if isinstance(index, list):
+                words = words.replace("…", "index")
+            same_bits(np.asarray(eval(f"view.{words}")), part)
+    with pytest.raises(LimitError, match=r"or insist with build\(index=np\.s_\[0, :15000\], limit=300000000\)$"):
+        long()[0, :15_000]
+    assert A.build(1e9).shape == A.build(limit=np.int64(663)).shape == A.shape
+    for wrong in ("x", None, True, float("nan")):
+        with pytest.raises(DtypeError, match=r"^limit is .*, expected a number of cells: pass build\(limit=663\)$"):
+            A.build(limit=wrong)  # type: ignore[arg-type]
 
 
 def test_a_limit_of_ones_own() -> None:

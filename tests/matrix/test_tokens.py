@@ -117,5 +117,14 @@ def test_without_keys_is_a_softmax_over_the_others() -> None:
     assert B.without("cat").tokens == B.tokens
     with pytest.raises(TokenError):
         B.without("horse")
-    with pytest.raises(IndexError):
-        B.without(7)
+    close(B.without(slice("cat", None))[...], B.without(slice(1, None))[...], 1e-6)
+    for keys, words in (
+        (7, "keys goes from 7 to 7, expected -7 to 6"),
+        ([0, 9], "keys goes from 0 to 9, expected -7 to 6"),
+        ([0.5], "keys has shape (1,) and dtype float64, expected a slice, indices, or 7 booleans: pass one of them"),
+        (1.5, "keys has shape () and dtype float64, expected a slice, indices, or 7 booleans: pass one of them"),
+        ([True], "keys has shape (1,) and dtype bool, expected a slice, indices, or 7 booleans: pass one of them"),
+    ):
+        with pytest.raises(IndexError) as caught:
+            B.without(keys)
+        assert str(caught.value) == words

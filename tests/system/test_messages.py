@@ -268,7 +268,11 @@ TERMS: dict[str, Case] = {
         "scale is 'big', expected a real number: leave it out for 1/√d",
     ),
     "scale complex": (lambda: call(scale=1j), DtypeError, "scale is 1j, expected a real number: leave it out for 1/√d"),
-    "score": (lambda: call(score="dot"), DtypeError, "score is 'dot', expected regard.dot: leave it out"),
+    "score": (
+        lambda: call(score="x"),
+        DtypeError,
+        "score is 'x', expected regard.dot, regard.general(W) or regard.additive(w, w_q, w_k): pass one",
+    ),
     "modify a word": (
         lambda: call(modify="x"),
         TraceError,
@@ -380,6 +384,12 @@ def matrix(q: Any = X, k: Any = X, **options: Any) -> Any:
     return regard.matrix(q, k, **options)
 
 
+PROGRESS = "progress is 1, expected a function of the share that is done: leave it out, or pass one"
+COMPUTED = (
+    "arithmetic or a comparison was asked of a matrix that is never built, expected an array: "
+    "build a part first, A[…] or A.build()"
+)
+
 # Those of indices are in tests/matrix, those of questions in tests/lens.
 MATRIX: dict[str, Case] = {
     "matrix of a list": (
@@ -403,9 +413,9 @@ MATRIX: dict[str, Case] = {
         "q requires grad, but gradients are not computed here yet; call under torch.no_grad() or pass q.detach()",
     ),
     "matrix with a score": (
-        lambda: matrix(score="dot"),
+        lambda: matrix(score="x"),
         DtypeError,
-        "score is 'dot', expected regard.dot: leave it out",
+        "score is 'x', expected regard.dot, regard.general(W) or regard.additive(w, w_q, w_k): pass one",
     ),
     "matrix with a mask of floats": (
         lambda: matrix(mask=a(5, 5)),
@@ -453,6 +463,57 @@ MATRIX: dict[str, Case] = {
         "this would build 50 cells (200 bytes), expected at most 49: ask for fewer rows, for heatmap(256) or top(5), "
         "or insist with build(limit=50)",
     ),
+    "too many cells of a part": (
+        lambda: matrix().build(29, np.s_[:, 1:4]),
+        LimitError,
+        "this would build 30 cells (120 bytes), expected at most 29: ask for fewer rows, for heatmap(256) or top(5), "
+        "or insist with build(index=np.s_[:, 1:4], limit=30)",
+    ),
+    "too many cells of a list": (
+        lambda: matrix().build(limit=49, index=[0, 1, 1]),
+        LimitError,
+        "this would build 75 cells (300 bytes), expected at most 49: ask for fewer rows, for heatmap(256) or top(5), "
+        "or insist with build(index=…, limit=75)",
+    ),
+    "limit a word": (
+        lambda: matrix().build(limit="x"),
+        DtypeError,
+        "limit is 'x', expected a number of cells: pass build(limit=50)",
+    ),
+    "one token": (
+        lambda: matrix(tokens=["a"]),
+        ShapeError,
+        "tokens has 1 token, but there are 5 queries: give each query one",
+    ),
+    "one query": (
+        lambda: matrix(X[:, :1], X[:, :1], tokens=["a", "b"]),
+        ShapeError,
+        "tokens has 2 tokens, but there is 1 query: give each query one",
+    ),
+    "tokens a number": (
+        lambda: matrix(tokens=5),
+        DtypeError,
+        "tokens is 5, expected a token for each place: pass a list of strings",
+    ),
+    "output of another dtype": (
+        lambda: matrix().output(a(2, 5, 4, dtype=np.float64)),
+        DtypeError,
+        "v has dtype float64 and q has float32, expected the same: convert it",
+    ),
+    "k of another dtype in a general score": (
+        lambda: matrix(k=a(2, 5, 4, dtype=np.float64), score=regard.general(np.eye(4))),
+        DtypeError,
+        "k has dtype float64 and q has float32, expected the same: convert one",
+    ),
+    "logit_max with progress a number": (lambda: matrix().logit_max(progress=1), DtypeError, PROGRESS),
+    "output with progress a number": (lambda: matrix().output(X, progress=1), DtypeError, PROGRESS),
+    "a sum": (lambda: matrix() + 1, QuestionError, COMPUTED),
+    "a sum from the left": (lambda: 1 + matrix(), QuestionError, COMPUTED),
+    "a comparison": (lambda: matrix() > 0.5, QuestionError, COMPUTED),
+    "a negative": (lambda: -matrix(), QuestionError, COMPUTED),
+    "a product of scores": (lambda: matrix().scores * 2, QuestionError, COMPUTED),
+    "a sum of two": (lambda: matrix() + matrix(), QuestionError, COMPUTED),
+    "in": (lambda: 0.5 in matrix(), QuestionError, COMPUTED.replace("arithmetic or a comparison", "`in`")),
     "a token that is not there": (
         lambda: matrix(tokens=["a", "b", "c", "d", "e"])[0, "x"],
         TokenError,

@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "bias": ({"x": X, **ONE, "bias": np.eye(4) > 0}, DtypeError,
              "bias has dtype bool, expected numbers: pass a boolean array as mask"),
     "tokens": ({"x": X, **ONE, "tokens": ["cat"]}, ShapeError,
-               "tokens has 1 tokens, but there are 4 queries: give each query one"),
+               "tokens has 1 token, but there are 4 queries: give each query one"),
     "scale": ({"x": X, **ONE, "scale": "1"}, DtypeError,
               "scale is '1', expected a real number: leave it out for 1/√d"),
     "huge": ({"q": np.zeros((4096, 1)), "k": np.zeros((4096, 1)), "v": np.zeros((4096, 1))}, LimitError,
@@ -95,7 +95,7 @@ def test_of_showing() -> None:
         dog().diagram(theme="pink")
     with pytest.raises(IndexError, match=r"^row is 3, expected 0 to 2: there are 3 queries$"):
         dog().to_markdown(row=3)
-    with pytest.raises(IndexError, match=r"^head is 1, expected 0 to 0: there are 1 heads$"):
+    with pytest.raises(IndexError, match=r"^head is 1, expected 0 to 0: there is 1 head$"):
         dog().diagram(head=1)
     with pytest.raises(TokenError):
         dog().show(row="mouse")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.errors import MissingError
+from regard.errors import MissingError, QuestionError
 from tests.view.drawn import LINE, ODD, WORDS, made
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -101,6 +101,17 @@ def test_dark_figures_have_the_dark_colours() -> None:
     with plt.style.context("dark_background"):
         ax = made(WORDS, mask=regard.causal).plot()
     assert np.allclose(np.multiply(ax.get_facecolor()[:3], 255), rgb(DARK.hidden))
+
+
+def test_a_head_by_name() -> None:
+    A = made(WORDS, heads=(2, 3))
+    assert A.plot("L1H1").get_title() == A.plot((1, 1)).get_title()
+
+
+def test_dots_are_for_the_terminal() -> None:
+    message = r"^layout is 'dots', but plot draws shades alone: leave it out, or use show\(layout='dots'\)$"
+    with pytest.raises(QuestionError, match=message):
+        made(WORDS).plot(layout="dots")
 
 
 def test_nothing_to_draw() -> None:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import regard
+from regard.errors import QuestionError
 from regard.view.colour import DARK, LIGHT, nearest, rgb
+from regard.view.picture import html
 from regard.view.reading import CAUTION
 from regard.view.text import END, ISOLATE
 from tests.view.drawn import CODES, LINE, ODD, WORDS, Terminal, draw, made, plain, widest
@@ -85,6 +87,25 @@ def test_the_first_of_many_heads_is_shown_and_said() -> None:
     for head, kind in ((6, IndexError), ((2, 0), IndexError), ((0,), IndexError), ("L1H8", TypeError)):
         with pytest.raises(kind, match=r"^head is .*, expected "):
             draw(A, head)
+
+
+def test_a_head_by_name() -> None:
+    A, one = made(WORDS, heads=(2, 3)), made(WORDS, heads=(9,))
+    assert draw(A, "L1H1") == draw(A, "item 1, head 1") == draw(A, (1, 1))
+    assert draw(one, "H8") == draw(one, "8") == draw(one, "head 8") == draw(one, 8)
+    assert html(A, "L1H1") == html(A, (1, 1))
+    assert A.explain(3, head="L1H1") == A.explain(3, head=4) == A.explain(3, head=(1, 1))
+    some = one.select(heads=[4, 8])  # a view keeps the names
+    assert draw(some, "H8") == draw(some, 1)
+    for drawn, head, words in (
+        (A, "H1", "head is 'H1', expected one of L0H0, L0H1, L0H2, L1H0 …: choose it by name or number"),
+        (A, "L2H0", "head is 'L2H0', expected one of L0H0, L0H1, L0H2, L1H0 …: choose it by name or number"),
+        (some, "H0", "head is 'H0', expected one of H4, H8: choose it by name or number"),
+        (made(WORDS), "H0", "head is 'H0', but no head of this matrix has a name: choose it by number, or leave it "),
+    ):
+        for ask in (lambda: draw(drawn, head), lambda: html(drawn, head), lambda: drawn.explain(0, head=head)):  # noqa: B023
+            with pytest.raises(QuestionError, match=re.escape(words)):
+                ask()
 
 
 @pytest.mark.parametrize("n", [65, 3000])

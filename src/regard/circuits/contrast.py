@@ -11,7 +11,7 @@ import numpy as np
 
 from regard import reference
 from regard.circuits.by_hand import attend, strength_for
-from regard.errors import ShapeError
+from regard.errors import ShapeError, counted
 from regard.lens.wording import number, percent
 from regard.view import text as texts
 from regard.view.columns import table
@@ -106,11 +106,16 @@ def contrast(
     """
     n = len(targets)
     if n < 2:
-        raise ShapeError(f"targets has {n} queries, expected 2 or more: with one key there is nothing to contrast")
+        raise ShapeError(
+            f"targets has {counted(n, 'query')}, expected 2 or more: with one key there is nothing to contrast"
+        )
     names = tuple(map(str, tokens)) if tokens is not None else ("the", "cat", "sat", "down") if n == 4 else None
     names = tuple(map(str, range(n))) if names is None else names
     if len(names) != n:
-        raise ShapeError(f"tokens has {len(names)} tokens and targets {n} queries, expected as many: give each a token")
+        raise ShapeError(
+            f"tokens has {counted(len(names), 'token')} and targets {counted(n, 'query')}, expected as many: "
+            "give each a token"
+        )
     wide = n if d_model is None else d_model
     narrow = max(1, wide - 1) if d is None else d
     for name, value in (("scale", scale), *(("scales", x) for x in scales)):

@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from regard.errors import DtypeError, QuestionError, counted, kind_of
 from regard.lens.native import Passes, lower
 from regard.lens.question import Block, Layout, Question
 
+METHODS = ("create", "update", "merge", "finalize")
 CELLS = 1 << 23  # weights in a block that is handed to plain forms
 
 
@@ -34,6 +36,36 @@ class Readable(Protocol):
 
 
 Progress = Callable[[float], object]
+
+
+def callable_or_none(progress: Any) -> Progress | None:
+    """Progress that can be told."""
+    if progress is not None and not callable(progress):
+        raise DtypeError(
+            f"progress is {progress!r}, expected a function of the share that is done: leave it out, or pass one"
+        )
+    return progress  # type: ignore[no-any-return]  # None or a function
+
+
+def checked(questions: Sequence[Any]) -> None:
+    """That each is an instance with the four methods of a question."""
+    for question in questions:
+        missing = [name for name in METHODS if not callable(getattr(question, name, None))]
+        if isinstance(question, type):
+            name = question.__name__
+            do = f"write {name}()" if not missing else "make a question of it with the methods " + ", ".join(METHODS)
+            raise QuestionError(f"a question came as the class {name}, expected an instance: {do}")
+        if isinstance(question, (list, tuple)):
+            raise QuestionError(f"a question came as {kind_of(question)}, expected one by one: write ask(*questions)")
+        if len(missing) == len(METHODS):
+            raise QuestionError(
+                f"a question came as {question!r}, expected an instance such as Entropy(): see regard.lens for all"
+            )
+        if missing:
+            raise QuestionError(
+                f"a question came as {kind_of(question)} without {', '.join(missing)}, expected the methods "
+                f"{', '.join(METHODS)}: write them all"
+            )
 
 
 def layout_of(matrix: Readable, heads: range) -> Layout:
@@ -90,8 +122,23 @@ def plainly(matrix: Readable, questions: Sequence[Question], progress: Progress 
             if progress is not None:
                 progress((number + stop / matrix.n_q) / len(heads_of))
         for part, question, state in zip(parts, questions, states, strict=True):
-            part.append(state if _listed(question) else question.finalize(state, layout))
+            part.append(state if _listed(question) else _by_head(question, question.finalize(state, layout), layout))
     return [joined(question, part, layout) for question, part in zip(questions, parts, strict=True)]
+
+
+def _by_head(question: Question, answer: Any, layout: Layout) -> Any:
+    """An answer, if its arrays begin with an axis of heads, or of key heads."""
+    shared = getattr(question, "shared", ())
+    each = answer if isinstance(answer, tuple) else (answer,)
+    names = getattr(answer, "_fields", (None,) * len(each))
+    for name, x in zip(names, each, strict=True):
+        shape = np.shape(x)
+        if name not in shared and shape[:1] not in ((layout.heads,), (layout.heads // layout.group,)):
+            raise QuestionError(
+                f"{type(question).__name__} gave an answer of shape {shape} for {counted(layout.heads, 'head')}, "
+                "expected a first axis of heads: keep it in finalize"
+            )
+    return answer
 
 
 def _listed(question: Question) -> bool:
@@ -149,6 +196,7 @@ def over(question: Question, weights: Any, visible: Any = None, *, offset: int =
     """
     import array_api_compat
 
+    checked([question])
     xp = array_api_compat.array_namespace(weights)
     device = array_api_compat.device(weights)
     heads, n_q, n_k = (int(n) for n in weights.shape)
@@ -157,8 +205,9 @@ def over(question: Question, weights: Any, visible: Any = None, *, offset: int =
     state: Any = None
     step = rows or max(1, n_q)
     for first in range(0, max(1, n_q), step):
-        seen = None if visible is None else visible[:, first : first + step, :]
-        block = Block(weights[:, first : first + step, :], seen, first, layout)
+        stop = min(first + step, n_q)
+        seen = None if visible is None else visible[:, first:stop, :]
+        block = Block(weights[:, first:stop, :], seen, first, layout)
         part = question.update(question.create(layout), block)
         state = part if state is None else question.merge(state, part)
     return question.finalize(state, layout)

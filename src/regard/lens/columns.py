@@ -1,7 +1,8 @@
-"""Questions about where weight goes: to which key, at what distance, from group to group, to which part of the map."""
+"""Questions about where weight goes: to which key, how far, of query groups on key groups, to which part of a map."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from regard.errors import ShapeError
-from regard.lens.question import Array, Block, Layout, summed
+from regard.lens.question import Array, Block, Layout, set_whole, summed, whole
 
 
 class Summed:
@@ -43,10 +44,14 @@ class Received(Summed):
         _choice("per", self.per, ("sum", "mean", "visible"))
         _choice("group", self.group, (None, "kv"))
         if self.pool is not None:
-            kind, width = self.pool
+            if not isinstance(self.pool, (tuple, list)) or len(self.pool) != 2:
+                raise ValueError(f"pool is {self.pool!r}, expected a kind and a width: pass ('mean', 5) or ('max', 5)")
+            kind, given = self.pool
             _choice("the kind of pool", kind, ("mean", "max"))
-            if not isinstance(width, int) or width < 1 or width % 2 == 0:
-                raise ValueError(f"the width of pool is {width!r}, expected an odd number of keys, 1 or more")
+            width = whole(given)
+            if width is None or width < 1 or width % 2 == 0:
+                raise ValueError(f"the width of pool is {given!r}, expected an odd number of keys, 1 or more")
+            object.__setattr__(self, "pool", (kind, width))
 
     def chosen(self, n_q: int) -> np.ndarray[Any, Any] | None:
         """Which queries count, as booleans; None for all."""
@@ -174,7 +179,7 @@ class Distance(ByDistance):
 
 
 def _added(xp: Any, state: Array, at: slice, more: Array) -> Array:
-    if xp.__name__.endswith("numpy"):
+    if isinstance(state, np.ndarray):  # others may not be written to
         state[:, at] += more
         return state
     return xp.concat([state[:, : at.start], state[:, at] + more, state[:, at.stop :]], axis=1)
@@ -260,10 +265,16 @@ class Heatmap(Summed):
     region: tuple[int, int, int, int] | None = None
 
     def __post_init__(self) -> None:
-        for name, size in (("rows", self.rows), ("columns", self.columns)):
-            whole = isinstance(size, int) and not isinstance(size, bool) and size > 0
-            if not whole and not (name == "columns" and size is None):
-                raise ValueError(f"{name} is {size!r}, expected a whole number of bins, 1 or more")
+        set_whole(self, "rows", "bins")
+        if self.columns is not None:
+            set_whole(self, "columns", "bins")
+        if self.region is not None:
+            ends = tuple(map(whole, self.region)) if isinstance(self.region, Iterable) else ()
+            if len(ends) != 4 or None in ends:
+                raise ShapeError(
+                    f"region is {self.region!r}, expected four whole numbers: pass (first row, end, first key, end)"
+                )
+            object.__setattr__(self, "region", ends)
         _choice("pool", self.pool, ("mean", "max", "sum"))
         _choice("of", self.of, ("visible", "all"))
 
@@ -317,7 +328,7 @@ class Heatmap(Summed):
             if self.of == "all":
                 (_, height, rows), (_, width, columns) = self.bins(layout)
                 area = np.diff(edges_of(height, rows))[:, None] * np.diff(edges_of(width, columns))[None]
-                return value / layout.array(area, layout.number)[None]
+                return value / layout.array(area[None], layout.number)
             value = value / xp.where(cells == 0, xp.ones_like(cells), cells)
         if self.of == "all":
             return value

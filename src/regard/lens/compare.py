@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import DtypeError, ShapeError
-from regard.lens.ask import CELLS, Progress, Readable, chunks, layout_of
+from regard.errors import DtypeError, ShapeError, counted
+from regard.lens.ask import CELLS, Progress, Readable, callable_or_none, chunks, layout_of
 from regard.lens.columns import Heatmap, edges_of
 
 Array = np.ndarray[Any, Any]
@@ -83,13 +83,15 @@ class Comparison:
         a = self.both[0]
         heads = np.asarray(self.heads)
         mean = f"{heads.mean():.4f}, largest {heads.max():.4f}" if heads.size else "–"
-        return f"Comparison: {a.heads} heads, {a.n_q} queries × {a.n_k} keys, mean Jensen–Shannon distance {mean}"
+        size = f"{counted(a.heads, 'head')}, {counted(a.n_q, 'query')} × {counted(a.n_k, 'key')}"
+        return f"Comparison: {size}, mean Jensen–Shannon distance {mean}"
 
 
 def compare(a: Any, b: Any, progress: Progress | None = None) -> Comparison:
     """How far apart two matrices are; see `Comparison`. One pass over the rows of both at once."""
     if not hasattr(b, "readable"):
         raise DtypeError(f"compare was given {type(b).__name__}, expected a matrix: pass regard.matrix(…)")
+    callable_or_none(progress)
     both: tuple[Readable, Readable] = a.readable(), b.readable()
     shapes = [(*x.front, x.n_q, x.n_k) for x in both]
     if shapes[0] != shapes[1]:

@@ -14,13 +14,13 @@ even spread over 4 tokens. The other 2 tokens share 20 %."
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from regard.errors import QuestionError
 from regard.lens import wording
+from regard.lens.heads import place_of
 from regard.lens.told import Names, Row
 from regard.lens.wording import percent
 from regard.problem import view
@@ -34,9 +34,9 @@ SHORT = 2 / 3  # of the length that its weight alone would add: a short value ve
 def explain(matrix: Any, query: int | str, key: int | str | None = None, head: Any = None) -> str:
     """Sentences about the cell of a query and a key, or about the row of a query, numbered or named by its token.
 
-    `head` is a number, one for each axis before the rows, or a label such as L1H8. Of several heads, if none is given,
-    the one that says it most strongly speaks: the largest weight on the key, or, for a row, the largest on any other
-    key that is no special token.
+    `head` is a number, one for each axis before the rows, or a name such as L1H8 or H8. Of several heads, if none is
+    given, the one that says it most strongly speaks: the largest weight on the key, or, for a row, the largest on any
+    other key that is no special token.
     """
     names = Names(matrix)
     i, j = names.query(query), None if key is None else names.key(key)
@@ -87,17 +87,8 @@ def _heads(matrix: Any, head: Any) -> list[int]:
     count = math.prod(front)
     if head is None:
         return list(range(count))
-    labels = wording.labels(matrix)
-    if isinstance(head, str):
-        if labels.count(head) != 1:
-            raise QuestionError(f"head is {head!r}, expected one of {', '.join(labels[:4])} …: choose it by number")
-        return [labels.index(head)]
-    given = head if isinstance(head, tuple) else (head,)
-    numbers = [operator.index(x) for x in given]
-    shape = (count,) if len(numbers) == 1 and not front else front
-    if len(numbers) != len(shape) or not all(-n <= x < n for x, n in zip(numbers, shape, strict=True)):
-        raise IndexError(f"head is {head!r}, expected a place in {shape}: give one number for each of these axes")
-    return [int(np.ravel_multi_index([x % n for x, n in zip(numbers, shape, strict=True)], shape))]
+    place = place_of(matrix, head)
+    return [int(np.ravel_multi_index(place, front)) if place else 0]
 
 
 def _row(rows: Any, head: int, i: int) -> tuple[Array, Array]:

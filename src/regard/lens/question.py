@@ -27,6 +27,7 @@ no more than these four to work in `A.ask`:
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -71,7 +72,7 @@ class Layout:
     def array(self, values: Any, dtype: Any = None) -> Array:
         """Numbers as an array of the library at hand."""
         given = np.asarray(values)
-        if not given.flags.writeable and not self.xp.__name__.endswith("numpy"):
+        if not given.flags.writeable and self.xp is not np:
             given = given.copy()  # other libraries want memory that they may write to
         return self.xp.asarray(given, dtype=dtype, device=self.device)
 
@@ -128,6 +129,25 @@ class Pair(NamedTuple):
 
     weights: Array
     keys: Array
+
+
+def whole(given: Any) -> int | None:
+    """A whole number of any library as Python has it; None if it is none."""
+    if isinstance(given, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(given)
+    except TypeError:
+        return None
+
+
+def set_whole(question: Any, name: str, words: str) -> None:
+    """A field that has to be a whole number, 1 or more, as Python has it."""
+    given = getattr(question, name)
+    number = whole(given)
+    if number is None or number < 1:
+        raise ValueError(f"{name} is {given!r}, expected a whole number of {words}, 1 or more")
+    object.__setattr__(question, name, number)  # questions are frozen
 
 
 def summed(xp: Any, left: Array, a: Array, right: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from regard.lens.ask import Progress, Readable, answered, shaped
+from regard.lens.ask import Progress, Readable, answered, callable_or_none, checked, shaped
 from regard.lens.columns import Between, ByDistance, Distance, Distances, Heatmap, Received
 from regard.lens.compare import Comparison, compare
 from regard.lens.question import Pair, Question
@@ -30,6 +30,8 @@ class Questions:
 
     def ask(self, *questions: Question, progress: Progress | None = None) -> list[Any]:
         """The answers to some questions, all from one pass; `progress` is told the share that is done."""
+        checked(questions)
+        callable_or_none(progress)
         matrix = self.readable()
         found = self.answers(questions, progress)
         if progress is not None:
@@ -86,7 +88,7 @@ class Questions:
         *,
         progress: Progress | None = None,
     ) -> Any:
-        """Weight from group to group; see `regard.lens.Between`."""
+        """The weight of query groups on key groups; see `regard.lens.Between`."""
         return self._one(Between(query_groups, key_groups, per), progress)
 
     def mass(self, where: Any, *, progress: Progress | None = None) -> Share:

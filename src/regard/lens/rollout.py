@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import DtypeError, ShapeError
+from regard.errors import DtypeError, ShapeError, kind_of, within
 from regard.indexing import Tokens
-from regard.lens.ask import CELLS, Progress
+from regard.lens.ask import CELLS, Progress, callable_or_none
 
 Array = np.ndarray[Any, Any]
 
@@ -43,6 +43,9 @@ def rollout(
     >>> rollout([layer, layer], [0, 1]).tolist()
     [[1.0, 0.0, 0.0], [0.4375, 0.5625, 0.0]]
     """
+    callable_or_none(progress)
+    if not hasattr(layers, "readable") and not isinstance(layers, Iterable):
+        raise DtypeError(f"layers is {layers!r}, expected a list of matrices: pass regard.matrix(…) of each layer")
     stack: list[Any] = [layers] if hasattr(layers, "readable") else list(layers)
     front, n = _checked(stack)
     if not 0 <= residual <= 1:
@@ -65,7 +68,7 @@ def _checked(stack: list[Any]) -> tuple[tuple[int, ...], int]:
     known: tuple[tuple[int, ...], int] | None = None
     for i, layer in enumerate(stack):
         if not hasattr(layer, "readable"):
-            raise DtypeError(f"layer {i} is a {type(layer).__name__}, expected a matrix: pass regard.matrix(…)")
+            raise DtypeError(f"layer {i} is {kind_of(layer)}, expected a matrix: pass regard.matrix(…)")
         of = layer.readable()
         if of.n_q != of.n_k:
             raise ShapeError(f"layer {i} is {of.n_q} × {of.n_k}, expected as many queries as keys: pass whole layers")
@@ -111,7 +114,7 @@ def _start(start: Any, n: int, tokens: tuple[str, ...] | None) -> Array:
             f"or weights over {n} tokens"
         )
     if given.size and (given.min() < -n or given.max() >= n):
-        raise IndexError(f"start goes from {given.min()} to {given.max()}, expected -{n} to {n - 1}")
+        raise IndexError(f"start goes from {given.min()} to {given.max()}, {within(n)}")
     begin = np.zeros((*given.shape, n))
     np.put_along_axis(begin, given[..., None] % max(1, n), 1.0, axis=-1)
     return begin

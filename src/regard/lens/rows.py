@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from regard.lens.question import Array, Block, Layout, Pair, put
+from regard.lens.question import Array, Block, Layout, Pair, put, set_whole
 
 
 class EachRow:
@@ -86,8 +86,7 @@ class Top(EachRow):
     k: int = 5
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise ValueError(f"k is {self.k!r}, expected a whole number of keys, 1 or more")
+        set_whole(self, "k", "keys")
 
     def create(self, layout: Layout) -> Any:
         return layout.zeros(layout.n_q, self.k), layout.counts(layout.n_q, self.k)

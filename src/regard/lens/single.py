@@ -12,7 +12,7 @@ from regard.algebra.evaluate import evaluate
 from regard.algebra.expression import Expression, variable
 from regard.algebra.masks import Mask, from_array
 from regard.errors import DtypeError, LimitError, ShapeError
-from regard.lens.question import Array, Block, Layout, put
+from regard.lens.question import Array, Block, Layout, put, whole
 
 MANY = 1_000_000  # bright cells: more than anybody looks at
 
@@ -128,8 +128,14 @@ class Cells:
     listed = True  # the answer is a list of cells, without an axis of heads
 
     def __post_init__(self) -> None:
-        if not 0 <= float(self.above) < float("inf"):
+        try:
+            sound = 0 <= float(self.above) < float("inf")
+        except (TypeError, ValueError):
+            sound = False
+        if not sound or isinstance(self.above, str):
             raise ValueError(f"above is {self.above!r}, expected a weight, 0 or more")
+        if whole(self.limit) is None:
+            raise ValueError(f"limit is {self.limit!r}, expected a whole number of cells")
 
     def create(self, layout: Layout) -> Any:
         return 0, ()

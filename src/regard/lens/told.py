@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import DtypeError, TokenError
+from regard.errors import DtypeError, TokenError, within
 from regard.indexing import Tokens
 from regard.lens import wording
 from regard.lens.wording import listed, percent, times
@@ -90,7 +90,7 @@ def _place(given: Any, tokens: Any, n: int, axis: str, argument: str) -> int:
         raise DtypeError(f"{axis} is {given!r}, expected a number or a token: explain one {axis} at a time")
     place = operator.index(given)
     if not -n <= place < n:
-        raise IndexError(f"{axis} {place} is out of bounds, expected -{n} to {n - 1}")
+        raise IndexError(f"{axis} {place} is out of bounds, {within(n)}")
     return place % n
 
 

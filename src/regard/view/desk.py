@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from regard.lens.heads import place_of
 from regard.matrix import AttentionMatrix
 from regard.steps import Given, Step, Steps
 from regard.view.colour import Scale
 from regard.view.figures import decimals, figure, value_of
-from regard.view.grid import place_of, row_of
+from regard.view.grid import row_of
 from regard.view.sheet import Sum, Table
 from regard.view.text import clean, clip, count
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from regard.errors import QuestionError
+from regard.errors import QuestionError, there
 from regard.indexing import Tokens
 from regard.lens.columns import Heatmap, edges_of
 from regard.lens.rows import Top
@@ -95,29 +95,6 @@ def upright(matrix: Drawable) -> Drawable:
     return turned
 
 
-def place_of(matrix: Drawable, head: Any) -> tuple[int, ...]:
-    """The indices of a head, from one number, flat over the leading axes, or one for each of them.
-
-    Without one it is the first.
-    """
-    front = matrix.front
-    heads = int(np.prod(front, dtype=np.int64))
-    if head is None:
-        return (0,) * len(front)
-    if isinstance(head, (tuple, list)):
-        place = tuple(operator.index(x) for x in head)
-        if len(place) != len(front) or not all(-n <= x < n for x, n in zip(place, front, strict=True)):
-            raise IndexError(f"head is {tuple(head)}, expected an index for each of the axes {front}")
-        return tuple(x % n for x, n in zip(place, front, strict=True))
-    try:
-        flat = operator.index(head)
-    except TypeError:
-        raise TypeError(f"head is {head!r}, expected a number, or a tuple with one for each leading axis") from None
-    if not -heads <= flat < heads:
-        raise IndexError(f"head is {flat}, expected 0 to {heads - 1}: there are {heads} heads")
-    return tuple(int(x) for x in np.unravel_index(flat % heads, front)) if front else ()
-
-
 def row_of(matrix: Drawable, row: Any) -> int:
     """A query, by number or by token."""
     n_q = upright(matrix).shape[-2]
@@ -128,7 +105,7 @@ def row_of(matrix: Drawable, row: Any) -> int:
     except TypeError:
         raise TypeError(f"row is {row!r}, expected the number of a query, or its token") from None
     if not -n_q <= place < n_q:
-        raise IndexError(f"row is {place}, expected 0 to {n_q - 1}: there are {n_q} queries")
+        raise IndexError(f"row is {place}, expected {f'0 to {n_q - 1}' if n_q else 'none'}: {there(n_q, 'query')}")
     return place % n_q
 
 

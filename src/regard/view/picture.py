@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.lens.heads import place_of
 from regard.view.colour import DARK, LIGHT, STEPS, Scale, Theme, ink_on, rgb
-from regard.view.grid import SAMPLED, Drawable, Grid, grid, place_of
+from regard.view.grid import SAMPLED, Drawable, Grid, grid
 from regard.view.png import png, uri
 from regard.view.reading import CAUTION, called, even, names, sentence, size, title, titles
 from regard.view.text import clip, count, number, short, ticks, width

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import MissingError
+from regard.errors import MissingError, QuestionError
+from regard.lens.heads import place_of
 from regard.view.colour import DARK, LIGHT, Scale, Theme, oklab
-from regard.view.grid import Drawable, Grid, Pool, grid, place_of
+from regard.view.grid import Drawable, Grid, Pool, grid
 from regard.view.reading import CAUTION, even, names, title, titles
 from regard.view.text import clip, short, ticks, width, wrap
 
@@ -52,6 +53,11 @@ def plot(
     ...     print((2, 2))
     (2, 2)
     """
+    layout = imshow.pop("layout", "shade")
+    if layout != "shade":
+        raise QuestionError(
+            f"layout is {layout!r}, but plot draws shades alone: leave it out, or use show(layout='dots')"
+        )
     try:
         import matplotlib
         import matplotlib.pyplot as plt

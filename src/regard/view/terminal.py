@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO
 
 import numpy as np
 
+from regard.lens.heads import place_of
 from regard.view.colour import FAINT, KEY, QUERY, RGB, STEPS, Scale, ink_on, rgb
 from regard.view.glyphs import (
     BROKEN,
@@ -30,7 +31,7 @@ from regard.view.glyphs import (
     dot,
     shade,
 )
-from regard.view.grid import Drawable, Grid, Pool, grid, place_of, row_of, upright
+from regard.view.grid import Drawable, Grid, Pool, grid, row_of, upright
 from regard.view.reading import CAUTION, names, title, titles
 from regard.view.screen import Cell, Screen
 from regard.view.text import clip, clusters, number, pad, ticks, width
@@ -58,11 +59,11 @@ def show(
 ) -> None:
     """Draw one head of a matrix, with its tokens on both axes and the numbers of one row under it.
 
-    `head` is a number, or a tuple with one for each leading axis. The picture fits the window, or `width` columns and
-    `height` lines; what does not fit is pooled. `colour` is True, False, 256 or "full", else what the terminal says.
-    `layout="dots"` draws sizes instead of shades, hollow for what is negative. `row` is the query whose numbers are
-    printed, by number or token; without it, that of the largest weight between two different tokens. `scores` draws
-    what comes before softmax.
+    `head` is a number, a tuple with one for each leading axis, or a name, L1H8 or H8. The picture fits the
+    window, or `width` columns and `height` lines; what does not fit is pooled. `colour` is True, False, 256 or "full",
+    else what the terminal says. `layout="dots"` draws sizes instead of shades, hollow for what is negative. `row` is
+    the query whose numbers are printed, by number or token; without it, that of the largest weight between two
+    different tokens. `scores` draws what comes before softmax.
 
     >>> from regard import matrix
     >>> show(matrix(np.zeros((2, 1)), np.zeros((2, 1))), width=40, colour=False)  # doctest: +ELLIPSIS
