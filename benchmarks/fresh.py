@@ -55,6 +55,7 @@ def measure(kind: str, dtype: str, ask: str, cached: bool, rounds: int) -> dict[
 
 
 def load(dtype: str, ask: str) -> dict[str, float]:
+    import llvmlite.binding  # noqa: F401  # what is over these two is measured
     import numpy  # noqa: F401
 
     start = time.perf_counter()

@@ -41,7 +41,7 @@ def _timed(works: list[dict[str, Any]], peers: list[str]) -> list[str]:
         own = next((f for f in figures if f["unit"] == "of"), None)
         times = []
         for peer in peers:
-            figure = next((f for f in figures if f["what"] == f"× {peer}"), None)
+            figure = next((f for f in figures if f["what"].partition(",")[0] == f"× {peer}"), None)
             best = next((f for f in figures if f["what"] == f"× the best peer ({peer})"), None)
             times.append(_cell(best or figure))
         beside = "–" if own is None else f"{_cell(own)} {own['what']}"
@@ -53,11 +53,14 @@ def _others(works: list[dict[str, Any]]) -> list[str]:
     rows = [_row(["", "measured", "to reach"]), "|---|---|---|"]
     for work in works:
         figures = work["figures"]
-        kinds = [figure["what"].partition(" ")[0] for figure in figures]  # rms and max, where there are two
+        kinds = [figure["what"].partition(",")[0].removesuffix(" error") for figure in figures]
         measured = [f"{kind} {show(f['value'], f['unit'])}".strip() for kind, f in zip(kinds, figures, strict=True)]
-        name = work["name"] + (", over PyTorch's" if len(figures) > 1 else "")
+        beside = {"PyTorch's": "error over PyTorch's", "NumPy's": "error over that of A built in float32"}
+        over = next((words for whose, words in beside.items() if whose in figures[-1]["what"]), "")
+        name = work["name"] + (f": {over}" if over else "")
         short = " (short)" if any(figure["met"] is False for figure in figures) else ""
-        rows.append(_row([name, ", ".join(measured) + short, ", ".join(target(figure) for figure in figures)]))
+        wanted = list(dict.fromkeys(target(figure) for figure in figures))
+        rows.append(_row([name, ", ".join(measured) + short, ", ".join(wanted)]))
     return rows
 
 

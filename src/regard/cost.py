@@ -15,18 +15,19 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard import machine
 from regard.algebra.masks import Mask, window
 from regard.algebra.scores import Score, additive, dot, general
 from regard.attention import attention
 from regard.errors import DtypeError, LimitError, ShapeError
 from regard.kernels.plan import SIZES
 from regard.problem import DTYPES
-from regard.tally import Cost, Measured, Memory, Order, Step
+
+if TYPE_CHECKING:  # loaded when something is asked of them: `import regard` is in everybody's way
+    from regard.tally import Cost, Measured
 
 SCORES = ("dot", "general", "additive")
 PATIENCE = 60.0  # seconds that a single call may take at best, to be measured
@@ -108,6 +109,8 @@ def cost(
     before = whole.get("cached", max(0, keys - tokens) if right == 0 else 0)
     if before > keys:
         raise ShapeError(f"cached is {before} and there are {keys} keys, expected no more: pass n_k=, all of the keys")
+    from regard.tally import Cost
+
     made = Cost(
         n=tokens, n_k=keys, d_model=wide, heads=h, key_heads=k, d=each, layers=whole.get("layers", 1),
         batch=whole["batch"], dtype=_storage(found.get("dtype", "f32") if dtype is None else dtype), score=score,
@@ -200,6 +203,9 @@ def measured(of: Cost) -> Measured:
         return rng.standard_normal((of.batch, heads, rows, of.d), np.float32).astype(DTYPES[of.dtype])
 
     q, k, v = array(of.heads, of.n), array(of.key_heads, of.n_k), array(of.key_heads, of.n_k)
+    from regard import machine
+    from regard.tally import Measured
+
     score, mask = _score(of, rng), _mask(of)
     name = machine.peak_of(of.dtype)
     peaks = machine.peaks(name)
@@ -242,6 +248,3 @@ def _score(of: Cost, rng: np.random.Generator) -> Score:
         projections = some(of.heads, of.d, of.d_a), some(of.key_heads, of.d, of.d_a)
         return additive(some(of.heads, of.d_a), *projections)
     return dot
-
-
-__all__ = ["Cost", "Measured", "Memory", "Order", "Step", "cost", "described", "measured"]

@@ -22,7 +22,6 @@ from regard.indexing import Tokens
 from regard.pooling import Pooling
 from regard.problem import Problem, view
 from regard.results import Array, as_numpy
-from regard.words import words_of
 
 if TYPE_CHECKING:
     from regard.pooled import PooledMatrix
@@ -109,6 +108,8 @@ class Pools:
                 f"words was given those of {counted(len(made.rows), 'query')}, but {there(len(made.keys), 'key')} of "
                 "other tokens: pass words(spans, key_spans)"
             )
+        from regard.words import words_of  # loaded when words are asked for
+
         bounds, names = words_of(made.keys.tokens, len(made.keys), theirs, _apart(made.keys.numbers))
         keys = replace(made.keys.merged(bounds, mean=False), tokens=names)
         if at is None:

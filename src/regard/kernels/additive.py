@@ -13,7 +13,6 @@ from regard.kernels.tiles import Tiles
 from regard.kernels.values import Function, Pointer, Value, i64, larger, ptr, smaller
 
 SIDE = 8  # keys side by side
-COST = 25  # of a tanh, in multiply-adds
 
 
 def vector(tiles: Tiles, f: Function, job: Job, workspace: Value, instance: Value) -> None:

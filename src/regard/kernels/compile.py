@@ -25,7 +25,6 @@ import llvmlite.binding as llvm
 from regard.errors import RegardError
 from regard.kernels.plan import Plan
 from regard.kernels.target import Target
-from regard.kernels.values import Module
 
 Entry = Callable[[Any, int], int]  # run(job, workspace): 0 when all is done, else call again
 
@@ -41,18 +40,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-def kernel(plan: Plan, write: Callable[[Plan], Module]) -> Entry:
-    """The compiled kernel of a plan; `write` gives its module if it has to be made."""
+def kernel(plan: Plan) -> Entry:
+    """The compiled kernel of a plan."""
     found = _kernels.get(plan)
     if found is None:
         with _lock:
             found = _kernels.get(plan)
             if found is None:
-                found = _kernels[plan] = _load(_object(plan, write), plan.target)
+                found = _kernels[plan] = _load(_object(plan), plan.target)
     return found
 
 
-def _object(plan: Plan, write: Callable[[Plan], Module]) -> bytes:
+def _object(plan: Plan) -> bytes:
     """Object code from disk, or compiled now and put there."""
     explain = os.environ.get("REGARD_EXPLAIN", "")
     if explain not in ("", "plan", "llvm", "asm"):
@@ -62,6 +61,8 @@ def _object(plan: Plan, write: Callable[[Plan], Module]) -> bytes:
     place = _place(plan)
     code = _read(place) if place and explain in ("", "plan") else None
     if code is None:
+        from regard.kernels.writers import write  # some 40 ms that a kernel on disk does not need
+
         code = compiled(str(write(plan)), plan.target, explain)
         if place:
             _write(place, code)

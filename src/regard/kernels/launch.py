@@ -12,22 +12,17 @@ from typing import Any
 import numpy as np
 
 from regard.algebra.program import linearize
-from regard.kernels import additive, arguments, threads
+from regard.kernels import arguments, threads
 from regard.kernels.choose import MANY, choose
 from regard.kernels.compile import Entry, kernel
-from regard.kernels.decode import decode
-from regard.kernels.forward import forward
 from regard.kernels.plan import JOB, JOB_WORDS, SIZES, Plan, Reduction
-from regard.kernels.settled import settled
 from regard.kernels.target import host
-from regard.kernels.thin import thin
 from regard.kernels.wanted import Wanted
 from regard.problem import Problem, View, offsets
 from regard.terms import Terms
 
 Progress = Callable[[float], object]
 Words = ctypes.c_int64 * JOB_WORDS
-WRITERS = {"forward": forward, "decode": decode, "settled": settled, "thin rows": thin, "thin columns": thin}
 _Q, _K, _V, _OUT, _LSE = (JOB[name] for name in ("q", "k", "v", "out", "lse"))
 
 # Operations a second and lane that any machine does; by it the first stretch in native code is measured out.
@@ -36,6 +31,8 @@ PACE = 4e9
 STRIPS = 64  # of all heads, where each has sums of its own
 FEWEST = 8  # tasks, if the problem allows
 ROOM = 96 << 20  # bytes for the sums of all strips
+
+TANH = 25  # of a tanh, in multiply-adds
 
 PARTS = 32  # of a decode: enough for the threads of most machines, and few enough to be long
 
@@ -90,7 +87,7 @@ def launch(
     hides = terms.bias is not None or modifier_hides(of, terms)
     rows, keys = rows or (0, of.n_q), keys or (0, of.n_k)
     plan = choose(of, terms, programs, host(), reductions, whole_bits, hides, rows[1], keys[1])
-    entry = kernel(plan, WRITERS[plan.kind])
+    entry = kernel(plan)
 
     instances = of.batch * of.heads
     online = plan.kind in ("forward", "decode")
@@ -147,7 +144,7 @@ def launch(
     job = Words()
     for name, number in fields.items():
         job[JOB[name]] = number
-    depth = of.d * (additive.COST if plan.additive else 1) + of.d_v  # multiply-adds of a cell
+    depth = of.d * (TANH if plan.additive else 1) + of.d_v  # multiply-adds of a cell
     operations = 2.0 * rows[1] * keys[1] * instances * max(16, depth)
     visit = 2.0 * plan.across * plan.keys * (depth + 32)
     return Launch(

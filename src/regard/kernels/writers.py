@@ -1,0 +1,29 @@
+"""Who writes the kernel of a plan. All of that is loaded when a kernel has to be written: most are on disk.
+
+>>> sorted(WRITERS)
+['decode', 'forward', 'settled', 'thin columns', 'thin rows']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from regard.kernels.decode import decode
+from regard.kernels.forward import forward
+from regard.kernels.plan import Plan
+from regard.kernels.settled import settled
+from regard.kernels.thin import thin
+from regard.kernels.values import Module
+
+WRITERS: dict[str, Callable[[Plan], Module]] = {
+    "forward": forward,
+    "decode": decode,
+    "settled": settled,
+    "thin rows": thin,
+    "thin columns": thin,
+}
+
+
+def write(plan: Plan) -> Module:
+    """The module of a plan."""
+    return WRITERS[plan.kind](plan)
