@@ -6,6 +6,7 @@ A native call returns after some 50 ms with its state in its workspace and is en
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import queue
@@ -20,6 +21,7 @@ from regard.kernels.plan import JOB, STATE
 
 STRETCH = 0.05  # seconds in native code at a time
 WORTH_A_HAND = 4e6  # operations: less is done before a helper would have woken
+PARTING = 1.0  # seconds that a helper has, at the end of the process, to come back from what it does
 KEPT = 16 << 20  # bytes of workspace that a thread keeps between calls
 
 PAGE = 4096
@@ -148,12 +150,16 @@ class Work:
 
 
 class Pool:
-    """Helper threads, made when first needed. They wait on one queue and die with the process."""
+    """Helper threads, made when first needed. They wait on one queue until the process ends."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
-        self.helpers = 0
+        self.queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self.threads: list[threading.Thread] = []
         self.lock = threading.Lock()
+
+    @property
+    def helpers(self) -> int:
+        return len(self.threads)
 
     def want(self, helpers: int) -> None:
         with self.lock:
@@ -163,15 +169,24 @@ class Pool:
                     thread.start()
                 except RuntimeError:  # no more threads are to be had: those that are there do the work
                     return
-                self.helpers += 1
+                self.threads.append(thread)
 
     def _help(self) -> None:
         waiting = self.queue
-        while True:
-            waiting.get().join()
+        while (work := waiting.get()) is not None:
+            work.join()
+
+    def close(self) -> None:
+        """Let the helpers go. One that came back from native code while the interpreter is taken down would be ended
+        in the middle of it, which some libraries answer by ending the process with an error."""
+        for _ in self.threads:
+            self.queue.put(None)
+        for thread in self.threads:
+            thread.join(PARTING)
 
 
 _pool = Pool()
+atexit.register(lambda: _pool.close())
 
 
 def _after_fork() -> None:
