@@ -51,6 +51,8 @@ def choose(
         across = lanes * vectors
         most = QUERIES if terms.mask is None else MASKED
         groups = max(1, min(most // across, -(-rows // across)))
+        if terms.vector is not None:  # a tanh costs so much that nothing is won by using loaded keys again
+            groups = 1
         while groups > 1 and of.batch * of.heads * -(-rows // (across * groups)) < TASKS:
             groups -= 1
         # A block of keys and values, and one of queries and outputs, share the second cache.

@@ -30,7 +30,7 @@ PACE = 4e9
 
 STRIPS = 64  # of all heads, where each has sums of its own
 FEWEST = 8  # tasks, if the problem allows
-ROOM = 96 << 20  # bytes for the sums of all strips
+ROOM = 20 << 20  # bytes for the sums of all strips
 
 TANH = 25  # of a tanh, in multiply-adds
 
@@ -174,7 +174,9 @@ def _in_strips(plan: Plan, fields: dict[str, int], instances: int, numbers: int)
     strips, stretches = blocks, 1
     if numbers:
         strips = min(strips, max(1, STRIPS // max(1, instances)))
-        strips = min(strips, max(1, ROOM // (8 * numbers * max(1, instances))))
+        each = 8 * numbers * max(1, instances)  # bytes
+        some = -(-FEWEST // max(1, instances))  # enough for a few threads, if that does not take much more
+        strips = min(strips, max(1, ROOM // each, some if some * each <= 8 * ROOM else 1))
     elif set(plan.reductions) <= {"cells", "scores"} and blocks * instances < FEWEST:
         stretches = max(1, min(tiles, -(-FEWEST // max(1, blocks * instances))))
     strip, stretch = max(1, -(-blocks // max(1, strips))), max(1, -(-tiles // stretches))
