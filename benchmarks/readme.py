@@ -81,6 +81,12 @@ def render(report: dict[str, Any]) -> str:
         f"threads for everybody, interleaved in one process, the best of at least {report['rounds']}{revision}. "
         f"{versions}. ×: how many times as fast as the fastest way the peer offers."
     )
+    later: dict[str, list[str]] = {}
+    for work in works:
+        if "commit" in work:
+            later.setdefault(work["commit"][:10], []).append(work["name"])
+    for revision, names in later.items():
+        head += f" At commit {revision}, measured again: {'; '.join(names)}."
     return "\n\n".join([head, "\n".join(_timed(timed, peers)), "\n".join(_others(others))])
 
 
