@@ -16,6 +16,10 @@ from regard.algebra.masks import Expectation
 from regard.algebra.tracing import Table, as_array
 from regard.errors import DtypeError, ShapeError
 
+# Multiply-adds that BLAS does on one thread. For more it wakes others, which go on spinning for some 20 ms, on
+# cores that a pass then needs: where pieces are not too short, products are made in such pieces.
+ALONE, FEWEST = 1 << 17, 16
+
 Modifier = Callable[[Any, Any, Any, Any, Any], Any]
 
 
@@ -138,8 +142,13 @@ def _projected(name: str, x: Array, weight: Array, heads: int, width: int) -> Ar
         raise ShapeError(f"{name} has {len(weight)} heads, expected {heads}: pass one matrix for each, or one for all")
     if weight.ndim == 3 and x.ndim == 2:
         weight = weight[0]
+    made = weight.astype(x.dtype)
+    product = np.empty((*np.broadcast_shapes(x.shape[:-2], made.shape[:-2]), x.shape[-2], width), x.dtype)
+    rows = max(ALONE // max(1, x.shape[-1] * width), 1)
+    rows = rows if rows >= FEWEST else max(1, x.shape[-2])
     with np.errstate(all="ignore"):  # what a mask hides may hold anything
-        product: Array = np.matmul(x, weight.astype(x.dtype))
+        for first in range(0, x.shape[-2], rows):
+            np.matmul(x[..., first : first + rows, :], made, out=product[..., first : first + rows, :])
     return product
 
 
