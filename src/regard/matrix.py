@@ -26,7 +26,7 @@ from regard.lens.questions import Questions
 from regard.lens.wording import labels
 from regard.pooling import Pooling, whole
 from regard.pools import Pools, places
-from regard.results import Array, as_callers, as_numpy
+from regard.results import Array, as_callers
 from regard.terms import Modify
 from regard.view.shown import Shown
 from regard.weights import Weights, weights_of
@@ -304,6 +304,3 @@ class Read:
             found = np.concatenate([self.weights.head(i).region(rows, keys) for i in heads])
         seen = self.weights.visible(rows, heads)
         return found, None if seen is None else np.broadcast_to(seen, found.shape)
-
-
-__all__ = ["AttentionMatrix", "Progress", "Scores", "as_numpy", "matrix"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.algebra.evaluate import evaluate
-from regard.algebra.expression import Expression, variable
+from regard.algebra.expression import Expression
 from regard.algebra.masks import Mask, from_array
 from regard.errors import DtypeError, LimitError, ShapeError
 from regard.lens.question import Array, Block, Layout, put, whole
@@ -167,8 +167,3 @@ class Cells:
         head, query, key, weight = (xp.concat(parts) for parts in zip(*found, strict=True))
         order = xp.argsort((head * layout.n_q + query) * layout.n_k + key)
         return Bright(*(xp.take(x, order) for x in (head, query, key, xp.astype(weight, layout.number))))
-
-
-def position(offset: int) -> Expression:
-    """The position of a query, as an expression of its row."""
-    return variable("row") + offset
