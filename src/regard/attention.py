@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,6 +103,35 @@ def _by_score(
     _copy_into(result, z if isinstance(result, np.ndarray) else as_callers(like, z))
     shown = as_callers(like, result) if out is None else out
     return (shown, as_callers(like, lse)) if return_lse else shown
+
+
+Array = np.ndarray[Any, Any]
+
+
+def repeated(
+    q: Array, k: Array, v: Array, out: Array, mask: Mask | None = None, lse: Array | None = None
+) -> Callable[[], None]:
+    """attention() as a call that can be made again whenever what the arrays hold has changed.
+
+    Rows of `out` may stand apart, as those of the inputs may; `lse`, in float64, is of `out`'s shape but for d. Here
+    nothing is checked that attention() checks of its results.
+
+    >>> x = np.eye(3, dtype=np.float32)
+    >>> z = np.empty_like(x)
+    >>> attend = repeated(x, x, x, z)
+    >>> attend()
+    >>> np.array_equal(z, attention(x, x, x))
+    True
+    """
+    views = view("q", q), view("k", k), view("v", v)
+    place, of = view("out", out), problem(*views)
+    wanted = ("output",) if lse is None else ("output", "wide lse")
+    if 0 in of.rows:
+        return lambda: None
+    made = launch(of, terms(of, None, None, None, mask, None), *views, wanted, out=place)
+    q_at, k_at, v_at, out_at = (x.address for x in (*views, place))
+    lse_at = 0 if lse is None else _fresh_view(lse).address
+    return lambda: made.run(q_at, k_at, v_at, out_at, lse_at, (views, place, lse))
 
 
 @dataclass(frozen=True)

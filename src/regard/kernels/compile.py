@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -28,9 +28,21 @@ from regard.kernels.target import Target
 
 Entry = Callable[[Any, int], int]  # run(job, workspace): 0 when all is done, else call again
 
+
+class Compilable(Protocol):
+    """All that the code of a kernel depends on, hashable; `writers` knows who writes one of this kind."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def key(self) -> str: ...  # the text that it is known by on disk
+
+
 _MAGIC = b"regard object 1\n"
 _lock = threading.RLock()
-_kernels: dict[Plan, Entry] = {}
+_kernels: dict[Compilable, Entry] = {}
 _engines: list[llvm.ExecutionEngine] = []  # code lives as long as its engine
 
 
@@ -40,7 +52,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-def kernel(plan: Plan) -> Entry:
+def kernel(plan: Compilable) -> Entry:
     """The compiled kernel of a plan."""
     found = _kernels.get(plan)
     if found is None:
@@ -51,7 +63,7 @@ def kernel(plan: Plan) -> Entry:
     return found
 
 
-def _object(plan: Plan) -> bytes:
+def _object(plan: Compilable) -> bytes:
     """Object code from disk, or compiled now and put there."""
     explain = os.environ.get("REGARD_EXPLAIN", "")
     if explain not in ("", "plan", "llvm", "asm"):
@@ -63,14 +75,14 @@ def _object(plan: Plan) -> bytes:
     if code is None:
         from regard.kernels.writers import write  # some 40 ms that a kernel on disk does not need
 
-        code = compiled(str(write(plan)), plan.target, explain)
+        code = compiled(str(write(plan)), plan.target, explain, plan.kind == "settled")
         if place:
             _write(place, code)
     return code
 
 
-def compiled(text: str, target: Target, explain: str = "") -> bytes:
-    """Object code of a module's text."""
+def compiled(text: str, target: Target, explain: str = "", few: bool = False) -> bytes:
+    """Object code of a module's text, by few of LLVM's passes or by its usual ones."""
     module = llvm.parse_assembly(text)
     module.verify()
     machine = target.machine()
@@ -78,13 +90,27 @@ def compiled(text: str, target: Target, explain: str = "") -> bytes:
     # The kernels say themselves what is a vector and what is unrolled.
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(module, passes)
+    (_few() if few else passes.getModulePassManager()).run(module, passes)
     if explain == "llvm":
         print(module, file=sys.stderr)
     if explain == "asm":
         print(machine.emit_assembly(module), file=sys.stderr)
     code: bytes = machine.emit_object(module)
     return code
+
+
+def _few() -> llvm.ModulePassManager:
+    """Passes that give settled kernels code as fast, to the measure's noise, in three fifths of the time to compile.
+
+    There are many of these, one for each set of questions. Decoding would lose a twentieth by it, outputs a hundredth.
+    """
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_sroa_pass()
+    manager.add_instruction_combine_pass()
+    manager.add_sccp_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_sinking_pass()
+    return manager
 
 
 def _load(code: bytes, target: Target) -> Entry:
@@ -96,7 +122,10 @@ def _load(code: bytes, target: Target) -> Entry:
     return kind(engine.get_function_address("run"))
 
 
-def _explain(plan: Plan) -> None:
+def _explain(plan: Compilable) -> None:
+    if not isinstance(plan, Plan):
+        print(f"plan: {plan.key}", file=sys.stderr)
+        return
     print(f"plan: {plan.kind} {plan.storage} d={plan.d} d_v={plan.d_v}", file=sys.stderr)
     print(f"  machine     {plan.target.cpu}, {plan.lanes} lanes, {plan.target.registers} registers", file=sys.stderr)
     print(f"  tile        {plan.target.rows} keys × {plan.vectors} vectors of queries", file=sys.stderr)
@@ -136,7 +165,7 @@ def _version() -> str:
     return digest.hexdigest()
 
 
-def _place(plan: Plan) -> Path | None:
+def _place(plan: Compilable) -> Path | None:
     """The file of a plan, in a folder that is ours alone; None where there cannot be one."""
     try:
         where = folder()

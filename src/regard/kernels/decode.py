@@ -401,12 +401,12 @@ class Decode:
                             line[e] = z[e]
 
                 self._each(f, plan.d_v, give)
-            if "lse" in plan.reductions:
+            for kind in (x for name, x in (("lse", self.number), ("wide lse", f64)) if name in plan.reductions):
                 scale = f.constant(f64, 1.0) if plan.natural else job.scale.bits(f64)
                 natural = self.functions.fma(
                     most.get().to(f64), scale, self.functions.log(select(empty, 1.0, total.get()))
                 )
-                job.head("lse", self.number, instance)[row] = select(empty, -INFINITY, natural).to(self.number)
+                job.head("lse", kind, instance)[row] = select(empty, -INFINITY, natural).to(kind)
         f.give()
         return f
 

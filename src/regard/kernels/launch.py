@@ -74,10 +74,12 @@ def launch(
     rows: tuple[int, int] | None = None,
     keys: tuple[int, int] | None = None,
     wanted: Sequence[Wanted] = (),
+    out: View | None = None,
 ) -> Launch:
     """The plan of a problem and the arguments of its kernel; `rows` and `keys` are (first, count) of a region.
 
-    `wanted` are the reductions instead, where each has arguments and results of its own.
+    `wanted` are the reductions instead, where each has arguments and results of its own. `out` says how rows of the
+    output lie, where they do not follow each other.
     """
     trees = {"modify": terms.modify, "mask": terms.mask}
     programs = {name: linearize(x) for name, x in trees.items() if x is not None}
@@ -112,6 +114,7 @@ def launch(
     tables = {"out": each * (rows[1] * width), "lse": each * (of.n_q * (8 if wide else plan.number.size))}
     keep: list[Any] = []
     named = [("q", q), ("k", k), ("v", v), ("mask", terms.mask_array), ("bias", terms.bias)]
+    named += [("out", out)] * (out is not None)
     for name, x in named:
         if x is None:
             tables[name] = each * 0

@@ -19,14 +19,14 @@ SIZES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}
 
 # The words of a job. Counters that threads share lie a cache line apart; addresses of heads come from tables of byte
 # offsets, one for each (leading index, query head).
-SHARED = {"next0": 0, "done0": 8, "next1": 16, "done1": 24, "stop": 32}
+SHARED = {"next0": 0, "done0": 8, "next1": 16, "done1": 24, "stop": 32, "total0": 33, "total1": 34, "task_cost": 35}
 FIELDS = [
     *("q", "k", "v", "out", "lse", "sinks", "words", "mask", "bias", "packed", "partial", "vector"),  # addresses
     *("q_at", "k_at", "v_at", "out_at", "lse_at", "mask_at", "bias_at", "packed_at", "source_at"),  # tables of offsets
     *("q_row", "k_row", "v_row", "out_row", "mask_row", "bias_row"),  # bytes from row to row
     *("n_q", "n_k", "heads", "key_heads", "group", "scale"),
     *("row_first", "row_count", "key_first", "key_count"),  # the part of the matrix to walk past
-    *("total0", "total1", "parts", "part_keys", "task_cost"),  # how the work is cut
+    *("parts", "part_keys"),  # how the work is cut
     *("strip", "stretches", "stretch"),  # blocks of queries in a task, and pieces, of so many tiles, of their keys
 ]
 JOB = SHARED | {name: 40 + i for i, name in enumerate(FIELDS)}

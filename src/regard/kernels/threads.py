@@ -94,6 +94,25 @@ class Workspace(threading.local):
 _workspace = Workspace()
 
 
+class Company(threading.local):
+    """Whether the calls of a thread take helpers along."""
+
+    wanted = True
+
+
+_company = Company()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """What this thread computes inside, it computes by itself: of many small problems at once each is done soonest so."""
+    before, _company.wanted = _company.wanted, False
+    try:
+        yield
+    finally:
+        _company.wanted = before
+
+
 class Work:
     """One job in the hands of several threads. It keeps alive what the job points at until the last has left."""
 
@@ -210,7 +229,7 @@ def compute(
 ) -> None:
     """Run a job to its end, with up to so many helpers beside this thread."""
     work = Work(run, job, scratch, budget, keep)
-    helpers = min(helpers, threads() - 1) if helpers else 0
+    helpers = min(helpers, threads() - 1) if helpers and _company.wanted else 0
     try:
         if helpers > 0:
             if _pool.helpers < helpers:
