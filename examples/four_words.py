@@ -1,7 +1,7 @@
 """Four words, one head, designed by hand: the attention matrix in the terminal.
 
 Each word's key is a direction of its own, and each word's query points at the key it shall look at. With values
-that are the identity, the output of attention *is* the matrix of weights. Run it with scripts/look.
+that are the identity, the output of attention *is* the matrix of weights. Run it with python examples/four_words.py.
 """
 
 from __future__ import annotations

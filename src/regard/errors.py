@@ -7,9 +7,11 @@
     ├── GradientError    (RuntimeError) a tensor that expects a gradient to come back
     ├── TraceError       (TypeError)    Python that cannot be traced into an expression
     ├── TargetError      (RuntimeError) a machine, or a setting of one, that cannot be compiled for
-    ├── LimitError       (ValueError)   more cells than were meant to be built
+    ├── LimitError       (ValueError)   more cells, or tokens, than there is room for
     ├── TokenError       (LookupError)  a token that is not there, or there more than once
     ├── QuestionError    (TypeError)    a question that this matrix cannot answer
+    ├── ModelError       (ValueError)   a folder that is no model, or none that can be computed here
+    ├── RecordingError   (ValueError)   a recording that cannot be written, or read: truncated, altered, foreign, newer
     └── MissingError     (ImportError)  a library that is only needed for this, and is not there
 
 Every message is one sentence: what came, what was expected, what to do.
@@ -45,7 +47,7 @@ class TargetError(RegardError, RuntimeError):
 
 
 class LimitError(RegardError, ValueError):
-    """More cells than were meant to be built."""
+    """More cells, or tokens, than there is room for."""
 
 
 class TokenError(RegardError, LookupError):
@@ -54,6 +56,14 @@ class TokenError(RegardError, LookupError):
 
 class QuestionError(RegardError, TypeError):
     """A question that this matrix cannot answer."""
+
+
+class ModelError(RegardError, ValueError):
+    """A folder that is no model, or none that can be computed here."""
+
+
+class RecordingError(RegardError, ValueError):
+    """A recording that cannot be written, or read: truncated, altered, foreign, newer."""
 
 
 class MissingError(RegardError, ImportError):

@@ -152,9 +152,10 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
         tokens: tuple[str, ...] | None = None,
         key_tokens: tuple[str, ...] | None = None,
         turned: bool = False,
+        notes: tuple[str, ...] = (),  # what is to be said wherever it is shown
     ):
         self.weights, self.like, self.v = weights, like, v
-        self.tokens, self.key_tokens, self.turned = tokens, key_tokens, turned
+        self.tokens, self.key_tokens, self.turned, self.notes = tokens, key_tokens, turned, notes
 
     # The array.
 
@@ -176,7 +177,8 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
     @property
     def T(self) -> AttentionMatrix:
         """The same with columns as queries, for reading and looking. Questions keep their meaning."""
-        return AttentionMatrix(self.weights, self.like, self.v, self.tokens, self.key_tokens, not self.turned)
+        names = self.tokens, self.key_tokens
+        return AttentionMatrix(self.weights, self.like, self.v, *names, not self.turned, self.notes)
 
     @property
     def lse(self) -> Any:
@@ -252,7 +254,7 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
     def without(self, keys: Any) -> AttentionMatrix:
         """The weights of a softmax that these keys have no part in: not the model's weights."""
         made = self.weights.without(places("keys", keys, self.weights.of.n_k, self.key_tokens))
-        return AttentionMatrix(made, self.like, self.v, self.tokens, self.key_tokens, self.turned)
+        return AttentionMatrix(made, self.like, self.v, self.tokens, self.key_tokens, self.turned, self.notes)
 
     def __repr__(self) -> str:
         of = self.weights.of

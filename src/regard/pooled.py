@@ -40,8 +40,8 @@ from regard.view.shown import Shown
 class PooledMatrix(View, Questions, Pools, Explained, Shown):
     """A pooled view of a matrix. Made by `select`, `mean_heads`, `words` and `norms`."""
 
-    def __init__(self, pooling: Pooling, like: Any, v: Any = None, turned: bool = False):
-        self._pooling, self.like, self.v, self.turned = pooling, like, v, turned
+    def __init__(self, pooling: Pooling, like: Any, v: Any = None, turned: bool = False, notes: tuple[str, ...] = ()):
+        self._pooling, self.like, self.v, self.turned, self.notes = pooling, like, v, turned, notes
 
     def pooling(self) -> Pooling:
         return self._pooling
@@ -80,7 +80,7 @@ class PooledMatrix(View, Questions, Pools, Explained, Shown):
     @property
     def T(self) -> PooledMatrix:
         """The same with columns as queries, for reading and looking. Questions keep their meaning."""
-        return PooledMatrix(self._pooling, self.like, self.v, not self.turned)
+        return PooledMatrix(self._pooling, self.like, self.v, not self.turned, self.notes)
 
     @property
     def lse(self) -> NoReturn:

@@ -33,6 +33,7 @@ class Pools:
     like: Any
     v: Any
     turned: bool
+    notes: tuple[str, ...]
 
     def pooling(self) -> Pooling:
         """The matrix as a pooling of softmax(Q·Kᵀ)."""
@@ -41,7 +42,8 @@ class Pools:
     def _pooled(self, pooling: Pooling, step: str) -> PooledMatrix:
         from regard.pooled import PooledMatrix
 
-        return PooledMatrix(replace(pooling, steps=(*pooling.steps, step)), self.like, self.v, self.turned)
+        made = replace(pooling, steps=(*pooling.steps, step))
+        return PooledMatrix(made, self.like, self.v, self.turned, self.notes)
 
     def select(self, heads: Any = None, queries: Any = None, keys: Any = None) -> PooledMatrix:
         """Some heads, queries and keys, with the weights that they have: rows of fewer keys no longer sum to 1.

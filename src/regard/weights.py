@@ -88,6 +88,16 @@ class Weights:
         self._lse[...] = as_numpy(x).reshape(self._lse.shape)
         self._known[...] = True
 
+    def adopt_lse(self, lse: Array, known: bool | Array = True) -> None:
+        """Take an lse in float64 as it lies in memory, (leading…, heads, n_q) in one piece. Where not all of it is
+        known, it is written to."""
+        everywhere = np.broadcast_to(known, lse.shape)
+        self._lse, self._known = lse, everywhere if known is True else everywhere.copy()
+
+    def known(self, rows: range) -> Array:
+        """Whether the lse of each of some rows is there, (leading…, heads, rows)."""
+        return self._known[..., rows.start : rows.stop]
+
     def lse(self, rows: range | Array | None = None, progress: Progress | None = None) -> Array:
         """lse of these rows, (leading…, heads, rows); those that are not known yet are computed, and kept."""
         rows = range(self.of.n_q) if rows is None else rows

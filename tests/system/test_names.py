@@ -24,8 +24,10 @@ PUBLIC = [
     "general",
     "mask",
     "matrix",
+    "open",
     "padding",
     "prefix",
+    "recording",
     "segments",
     "softcap",
     "threads",
@@ -35,7 +37,7 @@ PUBLIC = [
 
 
 def test_the_names_are_these() -> None:
-    assert sorted(regard.__all__) == PUBLIC
+    assert sorted([*regard.__all__, "open"]) == PUBLIC  # a star import would hide Python's own
     assert regard.__all__ == sorted(regard.__all__)
     assert all(hasattr(regard, name) for name in PUBLIC)
 
@@ -52,6 +54,7 @@ def test_a_function_hides_its_module_on_purpose() -> None:
     assert callable(regard.attention)
     assert callable(regard.matrix)
     assert not isinstance(regard.threads, types.ModuleType)
+    assert isinstance(regard.recording, types.FunctionType)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -152,6 +155,8 @@ TREE = {
     "LimitError": ValueError,
     "TokenError": LookupError,
     "QuestionError": TypeError,
+    "ModelError": ValueError,
+    "RecordingError": ValueError,
     "MissingError": ImportError,
 }
 

@@ -1,0 +1,132 @@
+"""The files of a recording, as they are read: plain files, as long as they were written, or one sentence."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RecordingError
+from regard.recording.chunk import Chunk, chunk_of
+from regard.recording.format import FORMAT, MANIFEST, TOKENS, VERSION, sound, unchecked
+from regard.recording.names import known
+
+
+def opened(path: Path, size: int | None = None) -> Any:
+    """A plain file, of this size."""
+    file = open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | NONBLOCK))  # noqa: SIM115  # it is given on
+    try:
+        _plain(path, os.fstat(file.fileno()), size)
+    except RecordingError:
+        file.close()
+        raise
+    return file
+
+
+NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # a pipe in place of a file must not be waited for
+
+
+def unread(path: Path, error: OSError) -> RecordingError:
+    return RecordingError(f"{path} cannot be read ({error.strerror or error}), expected a file of the recording")
+
+
+def manifest(path: Path) -> tuple[dict[str, Any], list[Chunk]]:
+    """The header of a recording and its finished chunks."""
+    if not path.is_dir():
+        what = "is no folder" if path.exists() else "is not there"
+        raise RecordingError(f"{path} {what}, expected a recording: a folder that regard.recording has written")
+    try:
+        with opened(path / MANIFEST) as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise RecordingError(
+            f"{path} has no {MANIFEST}, expected a recording: a folder that regard.recording has written"
+        ) from None
+    except OSError as error:
+        raise unread(path / MANIFEST, error) from error
+    *lines, rest = content.split(b"\n")
+    if sound(rest[:-1]) or (lines and sound(rest)):  # whole but for its end
+        lines.append(rest)
+    if not lines:
+        raise RecordingError(
+            f"{MANIFEST} of {path} has no whole line, expected a header: it is no recording, or was cut off"
+        )
+    header = unchecked(lines[0])
+    if header is None or header.get("format") != FORMAT:
+        foreign = _foreign(lines[0])
+        raise RecordingError(f"{path} is no recording of Regard's ({foreign}), expected one: it is foreign or altered")
+    version = header.get("version")
+    if version != VERSION:
+        raise RecordingError(
+            f"{path} is of version {version!r} of the format, expected {VERSION}: install a newer Regard"
+        )
+    match header:
+        case {"model": dict(), "notes": list(notes)} if all(isinstance(x, str) for x in notes):
+            pass
+        case _:
+            raise RecordingError(f"{MANIFEST} of {path} has a header without model and notes: it was altered")
+    chunks: list[Chunk] = []
+    for number, line in enumerate(lines[1:], 2):
+        entry = unchecked(line)
+        where = f"line {number} of {MANIFEST}"
+        if entry is None:
+            raise RecordingError(f"{where} of {path} is not as it was written: it was altered")
+        chunk = chunk_of(entry, where)
+        if chunk.number != len(chunks):
+            raise RecordingError(
+                f"{where} of {path} is of chunk {chunk.number}, expected {len(chunks)}: it was altered"
+            )
+        chunks.append(chunk)
+    for chunk in chunks:
+        _there(path / chunk.name, chunk.layout.size)
+    _there(path / TOKENS)
+    return header, chunks
+
+
+def _there(path: Path, size: int | None = None) -> None:
+    """That a plain file is there, of this size."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise unread(path, error) from error
+    _plain(path, state, size)
+
+
+def _plain(path: Path, state: os.stat_result, size: int | None) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise RecordingError(f"{path} is no plain file, expected one as Regard writes it: it was put there by others")
+    if size is not None and state.st_size != size:
+        raise RecordingError(f"{path} has {state.st_size} bytes, expected {size}: it was cut off or altered")
+
+
+def _foreign(line: bytes) -> str:
+    return f"its manifest begins {line[:24]!r}" if line else "its manifest begins with an empty line"
+
+
+def tokens(path: Path) -> list[Mapping[str, Any]]:
+    """What tokens.json says."""
+    try:
+        with opened(path / TOKENS) as file:
+            content = unchecked(file.read())
+    except OSError as error:
+        raise unread(path / TOKENS, error) from error
+    texts = None if content is None else content.get("texts")
+    if not isinstance(texts, list) or not all(map(known, texts)):
+        raise RecordingError(f"{TOKENS} of {path} is not as Regard writes it: it was altered")
+    return texts
+
+
+def mapped(path: Path, chunk: Chunk) -> mmap.mmap:
+    """The file of a chunk in memory, its beginning checked."""
+    place = path / chunk.name
+    try:
+        with opened(place, chunk.layout.size) as file:
+            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise unread(place, error) from error
+    if found[: len(chunk.layout.head)] != chunk.layout.head:
+        raise RecordingError(f"{place} does not begin as it was written: it was altered")
+    return found

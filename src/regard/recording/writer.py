@@ -1,0 +1,230 @@
+"""The writer: a thread that puts chunks on the disk, one after the other, while the recorder takes the next.
+
+A file is written under a temporary name and renamed; then the manifest gains its line. So whatever happens, and
+whenever, what the manifest tells of is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.errors import RecordingError
+from regard.recording.chunk import line, tensors
+from regard.recording.format import ALIGNMENT, DIGEST, MANIFEST, TOKENS, checked, described, file_name, layout
+from regard.recording.piece import Piece
+
+WAITING = 256 << 20  # bytes of chunks that may wait; one larger chunk may wait alone
+SLICE = 1 << 20  # bytes that are hashed and written together, while they are in the cache
+
+BINARY = getattr(os, "O_BINARY", 0)  # a system that would change line ends
+
+Array = np.ndarray[Any, Any]
+Job = Callable[[], None]
+
+
+class Queue:
+    """Jobs with their sizes; who puts one waits while there is no room."""
+
+    def __init__(self, room: int):
+        self.room, self.held = room, 0
+        self.jobs: deque[tuple[Job, int, bool]] = deque()
+        self.changed = threading.Condition()
+
+    def put(self, job: Job, size: int, always: bool = False) -> None:
+        """A job; `always` is done even after something went wrong."""
+        with self.changed:
+            while self.held and self.held + size > self.room:
+                self.changed.wait()
+            self.jobs.append((job, size, always))
+            self.held += size
+            self.changed.notify_all()
+
+    def next(self) -> tuple[Job, int, bool]:
+        with self.changed:
+            while not self.jobs:
+                self.changed.wait()
+            return self.jobs.popleft()
+
+    def done(self, size: int) -> None:
+        with self.changed:
+            self.held -= size
+            self.changed.notify_all()
+
+
+class Writer:
+    """The files of a recording that is being written."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any], sync: bool):
+        self.path, self.sync = path, sync
+        self.number = 0
+        self.error: RecordingError | None = None
+        self.queue = Queue(WAITING)
+        self.thread: threading.Thread | None = None
+        self.manifest = os.open(path / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | BINARY, 0o666)
+        try:
+            _write(self.manifest, checked(header) + b"\n")
+            self.put_tokens({"texts": []})
+        except OSError as error:
+            os.close(self.manifest)
+            raise failed(path, error) from error
+
+    # From the recorder's thread.
+
+    def put(self, text: int, layer: str, make: Callable[[], Piece], size: int) -> None:
+        """A chunk to be written: `make` gives its piece, in the writer's thread."""
+        self.later(lambda: self._chunk(text, layer, make()), size)
+
+    def later(self, job: Job, size: int = 0) -> None:
+        """Something to be done after what waits."""
+        self.check()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="regard-recording", daemon=True)
+            self.thread.start()
+        self.queue.put(job, size)
+
+    def check(self) -> None:
+        """Say what went wrong in the thread."""
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        """Write what waits, and, if that is wanted, see to it that it is on the disk."""
+        if self.thread is not None:
+            self.queue.put(self._stop, 0, always=True)
+            self.thread.join()
+            self.thread = None
+        if self.manifest >= 0:
+            try:
+                if self.error is None and self.sync:
+                    self._synced()
+            except OSError as error:
+                self.error = failed(self.path, error)
+            finally:
+                os.close(self.manifest)
+                self.manifest = -1
+        self.check()
+
+    def wait(self) -> None:
+        """Until what was put has been written."""
+        done = threading.Event()
+        if self.thread is not None:
+            self.queue.put(done.set, 0, always=True)
+            done.wait()
+
+    # In the writer's thread.
+
+    def _run(self) -> None:
+        while True:
+            job, size, always = self.queue.next()
+            try:
+                if self.error is None or always:
+                    job()
+            except StopIteration:
+                return
+            except OSError as error:
+                self.error = failed(self.path, error)
+            except RecordingError as error:
+                self.error = error
+            except BaseException as error:
+                self.error = RecordingError(
+                    f"a chunk of {self.path} could not be made ({type(error).__name__}: {error}); "
+                    "those before it can be read"
+                )
+                self.error.__cause__ = error
+            finally:
+                del job  # and the arrays it holds
+                self.queue.done(size)
+
+    def _stop(self) -> None:
+        raise StopIteration
+
+    def _chunk(self, text: int, layer: str, piece: Piece) -> None:
+        named, told = tensors(piece)
+        place = layout(described(named))
+        name = file_name(self.number)
+        digest = self._file(name, place.head, place.places, named)
+        content = line(self.number, text, layer, named, told) | {"size": place.size, "sha256": digest}
+        _write(self.manifest, checked(content) + b"\n")
+        self.number += 1
+
+    def _file(self, name: str, head: bytes, places: Mapping[str, Any], named: Mapping[str, Array]) -> str:
+        """Write the tensors; the digest of the file."""
+        digest = DIGEST()
+        at = 0
+        with self._renamed(name) as file:
+
+            def put(part: Any) -> None:
+                nonlocal at
+                digest.update(part)
+                _write(file, part)
+                at += len(part)
+
+            put(head)
+            for key, place in places.items():
+                put(bytes(place.start - at))
+                memory: Any = named[key].reshape(-1).view(np.uint8).data  # the same bytes, without a copy
+                for first in range(0, place.size, SLICE):
+                    put(memory[first : first + SLICE])
+            put(bytes(-at % ALIGNMENT))
+        return digest.hexdigest()
+
+    def put_tokens(self, content: Mapping[str, Any]) -> None:
+        """tokens.json, written anew."""
+        with self._renamed(TOKENS) as file:
+            _write(file, checked(content))
+
+    @contextmanager
+    def _renamed(self, name: str) -> Iterator[int]:
+        """A file under a temporary name, which gets its own when it is whole."""
+        temporary = self.path / f"{name}.tmp"
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o666)
+        try:
+            yield file
+        except BaseException:
+            os.close(file)
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        os.close(file)
+        os.replace(temporary, self.path / name)
+
+    def _synced(self) -> None:
+        os.fsync(self.manifest)
+        for name in (TOKENS, *map(file_name, range(self.number))):
+            _fsync(self.path / name)
+        _fsync(self.path)
+        _fsync(self.path.parent)
+
+
+def _fsync(path: Path) -> None:
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder, where the system opens none
+        return
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _write(file: int, part: Any) -> None:
+    """All of it: a system may write less than it is given."""
+    left = memoryview(part)
+    while len(left):
+        left = left[os.write(file, left) :]
+
+
+def failed(path: Path, error: OSError) -> RecordingError:
+    """What to say of something that could not be written."""
+    return RecordingError(
+        f"{path} could not be written to ({error.strerror or error}), expected room and permission: "
+        "the chunks before can be read"
+    )
