@@ -1,104 +1,43 @@
-"""The command line: `regard cost --n 512 --d-model 768 --heads 12`.
+"""The command line: `regard look "The cat chased mice"`.
 
-Each subcommand is a function that adds itself to the parser and says, by `run`, what it does with its arguments. What
-it needs is imported when it runs.
+Each subcommand is a file in `commands`, whose `add` puts it into the parser and says, by `run`, what it does with its
+arguments: it leaves with the number that `run` gives, 0 if none. What it needs is imported when it runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
-from regard.circuits.command import add_circuit
-from regard.errors import MissingError, RegardError, ShapeError
+from regard.commands import circuit, cost, demo, doctor, look, read, view
+from regard.errors import RegardError
 
 Subparsers = Any  # argparse has no public name for what add_subparsers gives
-Run = Callable[[argparse.Namespace], None]
+Run = Callable[[argparse.Namespace], int | None]
 
 WRONG = 2  # what argparse leaves with, too, when it cannot read its arguments
+STOPPED = 130  # 128 and the number of the signal, as shells have it
 
-
-def add_cost(subparsers: Subparsers) -> None:
-    """regard cost"""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "cost",
-        help="operations, bytes and least time of attention",
-        description="What attention costs: operations of each step, bytes, parameters, and the least time here.",
-    )
-    parser.add_argument("model", nargs="?", type=Path, help="a config.json, or a folder with one, to take sizes from")
-    for name, what in (
-        ("n", "tokens"),
-        ("d-model", "width of the model"),
-        ("heads", "heads of a layer"),
-        ("layers", "layers; 1 if not given"),
-        ("n-k", "keys, if other than the tokens"),
-        ("key-heads", "key heads, if fewer than heads"),
-        ("d", "width of a head; d-model / heads if not given"),
-        ("cached", "keys that were projected before"),
-        ("d-a", "width of an additive score"),
-    ):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=what)
-    parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences")
-    parser.add_argument("--causal", action=argparse.BooleanOptionalAction, help="nobody looks at what comes later")
-    parser.add_argument("--window", type=int, nargs="+", metavar="N", help="keys before the query, and after it")
-    parser.add_argument("--dtype", help="f32, f64, bf16 or f16")
-    parser.add_argument("--score", default="dot", help="dot, general or additive")
-    parser.add_argument("--output-projection", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--measure", action="store_true", help="also time regard.attention on one layer")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the steps over n into a file, .png or .svg")
-    parser.add_argument("--width", type=int, metavar="N", help="columns; those of the terminal if not given")
-    parser.set_defaults(run=_cost)
-
-
-def _cost(given: argparse.Namespace) -> None:
-    from regard.cost import cost
-
-    names = "n d_model heads layers n_k key_heads d cached d_a batch causal dtype score output_projection measure"
-    arguments = {name: getattr(given, name) for name in names.split()}
-    sides = given.window
-    window = None if sides is None else sides[0] if len(sides) == 1 else tuple(sides)
-    of = cost(None if given.model is None else _config(given.model), window=window, **arguments)
-    of.show(width=given.width)
-    if given.plot is not None:
-        if "matplotlib.pyplot" not in sys.modules:
-            _without_window()
-        of.plot().figure.savefig(given.plot)
-
-
-def _config(place: Path) -> Any:
-    place = place / "config.json" if place.is_dir() else place
-    try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ShapeError(f"{place} is no JSON ({error}), expected the configuration of a model") from None
-    if not isinstance(found, dict):
-        raise ShapeError(f"{place} holds a {type(found).__name__}, expected the configuration of a model")
-    return found
-
-
-def _without_window() -> None:
-    """Let matplotlib draw into files only, as there may be no screen."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingError(
-            f"--plot needs matplotlib, which cannot be imported ({error}): pip install 'regard[plot]'"
-        ) from None
-    matplotlib.use("Agg")
-
-
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_cost, add_circuit)
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
+    *(look.add, read.add, view.add),
+    *(demo.add, cost.add, circuit.add, doctor.add),
+)
+LEAVES = (
+    "It leaves with 0 if all went well, 1 if what was checked is not right (read … verify, doctor), 2 if it was used "
+    "wrongly or given something that it cannot read, and 130 if it was stopped by Ctrl-C."
+)
 
 
 def parser() -> argparse.ArgumentParser:
     """All of them."""
     made = argparse.ArgumentParser(
-        prog="regard", description="Exact attention in linear memory, with every weight still readable."
+        prog="regard",
+        description="Exact attention in linear memory, with every weight still readable.",
+        epilog=LEAVES,
     )
     subparsers = made.add_subparsers(metavar="command", required=True)
     for add in COMMANDS:
@@ -108,15 +47,24 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives the number that the process leaves with."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter that cannot be written is no reason to stop
     given = parser().parse_args(arguments)
     run: Run = given.run
     try:
-        run(given)
+        left = run(given)
+        sys.stdout.flush()  # who reads may be gone: that is found out here, not when the interpreter ends
     except BrokenPipeError:  # whoever read has seen enough
         _close(sys.stdout)
-    except (RegardError, OSError, ValueError) as error:
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the shell's next line begins on a line of its own
+        return STOPPED
+    except (RegardError, OSError, ValueError, IndexError) as error:
         print(f"regard: {error}", file=sys.stderr)
         return WRONG
+    else:
+        return left or 0
     return 0
 
 

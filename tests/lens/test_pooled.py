@@ -198,6 +198,9 @@ def test_cells_one_by_one(name: str, view: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("name", "view"), CASES)
 def test_every_question(name: str, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regard.pooling, "CELLS", 40)  # many parts, in the middle of words too
+    # Each question is asked of each view on three kinds of matrix, and of each kind by two views or three; the view of
+    # everything at once is asked all of them.
+    asked = PLAIN if view == "everything" else PLAIN[(KINDS.index(name) + list(VIEWS).index(view)) % 3 :: 3]
     built, A, a, seen, q, k = case(name, view)
     of = A.readable()
     assert (np.asarray(of.positions[0]) == q).all()
@@ -205,7 +208,7 @@ def test_every_question(name: str, view: str, monkeypatch: pytest.MonkeyPatch) -
     flat = (of.heads, *a.shape[-2:])
     f = Flat(a.reshape(flat), seen.reshape(flat), q, k, of.each, of.group, 4 * built.rounding)
     for name, question in everything(f).items():
-        if name in PLAIN and not ("kv" in name and not A.pooling().whole_groups):
+        if name in asked and not ("kv" in name and not A.pooling().whole_groups):
             agree(name, question, flattened(question, A.ask(question)[0], of.front), wanted(question, f), f)
 
 

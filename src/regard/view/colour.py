@@ -200,6 +200,11 @@ class Scale:
 
 # Queries are orange and keys blue everywhere; these can be read on a dark background and on a light one.
 QUERY, KEY, FAINT = rgb("#cf6a1d"), rgb("#3d86d8"), rgb("#868686")
+# Patterns by their letters, after Okabe and Ito: told apart by who cannot tell red from green, and each has its letter.
+HUES = {
+    "P": rgb("#2b8cbe"), "N": rgb("#d55e00"), "C": rgb("#009e73"), "S": rgb("#868686"), "L": rgb("#c0679b"),
+    "I": rgb("#b8860b"), "D": rgb("#7b68c8"), "M": rgb("#5f8a8b"), "A": rgb("#5f8a8b"),
+}  # fmt: skip
 
 
 def depth(tty: bool, given: bool | str | int | None = None) -> Depth:

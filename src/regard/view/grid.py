@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.errors import QuestionError, there
 from regard.indexing import Tokens
+from regard.lens.ask import Progress
 from regard.lens.columns import Heatmap, edges_of
 from regard.lens.rows import Top
 from regard.view.colour import Scale
@@ -38,7 +39,7 @@ class Drawable(Protocol):
     def T(self) -> Any: ...
     @property
     def scores(self) -> Any: ...
-    def ask(self, *questions: Any) -> list[Any]: ...
+    def ask(self, *questions: Any, progress: Progress | None = None) -> list[Any]: ...
     def __getitem__(self, index: Any) -> Any: ...
 
 
@@ -141,6 +142,7 @@ def grid(
     scores: bool = False,
     pool: Pool = "max",
     cells: int | None = None,
+    progress: Progress | None = None,
 ) -> Grid:
     """A head in at most so many rows and columns; past so many `cells` of it, from a sample of the queries."""
     if pool not in ("max", "mean", "sum"):
@@ -160,7 +162,7 @@ def grid(
     if cells is not None and n_q * n_k > cells:
         return _sample(matrix, place, rows, columns, pool)
     one, inside = alone(matrix, place)
-    values, top = one.ask(Heatmap(rows, columns, pool), Top(2))
+    values, top = one.ask(Heatmap(rows, columns, pool), Top(2), progress=progress)
     values, (weight, key) = np.asarray(values[inside], np.float64), (np.asarray(x[inside]) for x in top)
     hidden = np.isnan(values)
     if pool == "sum":  # it has no NaN where nothing is visible

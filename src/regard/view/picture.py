@@ -17,7 +17,7 @@ from regard.lens.heads import place_of
 from regard.view.colour import DARK, LIGHT, STEPS, Scale, Theme, ink_on, rgb
 from regard.view.grid import SAMPLED, Drawable, Grid, grid
 from regard.view.png import png, uri
-from regard.view.reading import CAUTION, called, even, names, sentence, size, title, titles
+from regard.view.reading import CAUTION, called, even, names, notes, sentence, size, title, titles
 from regard.view.text import clip, count, number, short, ticks, width
 
 Array = np.ndarray[Any, Any]
@@ -89,9 +89,10 @@ def _many(matrix: Drawable, heads: int) -> str:
         pictures.append(f"<div><div>{escape(name)}</div>{Head(matrix, place, drawn).small(f'{name}: {words}')}</div>")
     front = " × ".join(map(str, matrix.front))
     down, across = titles(matrix.turned)
+    remarks = "".join(f" · {note}" for note in notes(matrix))
     more = f" and {count(heads - shown)} more: A.show(head=…) draws any of them" if heads > shown else ""
     return _page(
-        f"<div>{escape(f'{front} heads · {size(matrix)}')} · {escape(down)} · {escape(across)}</div>"
+        f"<div>{escape(f'{front} heads · {size(matrix)}{remarks}')} · {escape(down)} · {escape(across)}</div>"
         f"<div class='many'>{''.join(pictures)}</div>"
         + (f"<div>… {escape(more.strip())}</div>" if more else "")
         + _legend(drawn, matrix.turned),

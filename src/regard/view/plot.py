@@ -19,7 +19,7 @@ from regard.errors import MissingError, QuestionError
 from regard.lens.heads import place_of
 from regard.view.colour import DARK, LIGHT, Scale, Theme, oklab
 from regard.view.grid import Drawable, Grid, Pool, grid
-from regard.view.reading import CAUTION, even, names, title, titles
+from regard.view.reading import CAUTION, even, names, notes, title, titles
 from regard.view.text import clip, short, ticks, width, wrap
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +84,7 @@ def plot(
         down, across = titles(matrix.turned)
         more = f", the first {shown} of {heads} heads" if heads > shown else ""
         figure.supylabel(down)
-        figure.suptitle(across + more, fontsize="medium")
+        figure.suptitle(" · ".join([across + more, *notes(matrix)]), fontsize="medium")
         _warn(figure)
         if not scores and "norm" not in imshow:  # scores have a scale of their own in every head
             figure.colorbar(image, ax=axes, shrink=0.8, **_bar(drawn)).minorticks_off()

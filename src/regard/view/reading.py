@@ -10,6 +10,7 @@ import numpy as np
 
 from regard.errors import QuestionError
 from regard.lens.explain import explain
+from regard.lens.wording import labels
 from regard.view.grid import Drawable, Grid, upright, visible
 from regard.view.text import clean, count, number, safe
 
@@ -52,12 +53,20 @@ def title(matrix: Drawable, place: tuple[int, ...], chosen: bool, scores: bool =
     """Which head this is, of how many, and how large."""
     front = matrix.front
     what = "scores of " if scores else ""
+    remarks = "".join(f" · {note}" for note in notes(matrix))
     if int(np.prod(front, dtype=np.int64)) == 1:
-        return f"{what}{size(matrix)}"
+        return f"{what}{size(matrix)}{remarks}"
     many = " × ".join(map(str, front))
-    which = str(place[0]) if len(place) == 1 else str(place)
+    which = f"head {place[0] if len(place) == 1 else place}"
+    label = labels(matrix)[int(np.ravel_multi_index(place, front))]
+    which = label if label.startswith("L") else which  # of a layer that knows its number
     other = "" if chosen else ", head= shows another"
-    return f"{what}head {which} of {many}{other} · {size(matrix)}"
+    return f"{what}{which} of {many}{other} · {size(matrix)}{remarks}"
+
+
+def notes(matrix: Drawable) -> tuple[str, ...]:
+    """What has to be said of a matrix wherever it is shown, such as that it is synthetic."""
+    return tuple(safe(str(note)) for note in getattr(matrix, "notes", ()))
 
 
 def line_of(matrix: Drawable, place: tuple[int, ...], row: int, scores: bool = False) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO
 
 import numpy as np
 
+from regard.lens.ask import Progress
 from regard.lens.heads import place_of
 from regard.view.colour import FAINT, KEY, QUERY, RGB, STEPS, Scale, ink_on, rgb
 from regard.view.glyphs import (
@@ -111,6 +112,9 @@ class Picture:
         scores: bool,
         pool: Pool,
         row: int | None,
+        *,
+        cells: int | None = None,  # past so many, a sample of the queries is drawn
+        progress: Progress | None = None,
     ):
         self.screen, self.matrix, self.place, self.layout, self.scores = screen, matrix, place, layout, scores
         self.n_q, self.n_k = upright(matrix).shape[-2:]
@@ -128,7 +132,7 @@ class Picture:
         rows, columns = self._bins()
         if self.turned:
             rows, columns = columns, rows
-        self.grid: Grid = grid(matrix, place, rows, columns, scores=scores, pool=pool)
+        self.grid: Grid = grid(matrix, place, rows, columns, scores=scores, pool=pool, cells=cells, progress=progress)
         self.row = self.grid.row if row is None else row
         self.scale: Scale = self.grid.scale()
         self.values, self.hidden = self.grid.values, self.grid.hidden

@@ -15,10 +15,24 @@ from regard.lens import wording
 
 ISOLATE, END = "\u2068", "\u2069"  # what stands between them orders its own letters and no others
 SIGNS = {" ": "·", "\n": "↵", "\t": "⇥", "\x7f": "␡"}
-PLAIN = {"·": "_", "↵": "\\n", "⇥": "\\t", "…": "~", "≈": "~", "×": "x", "−": "-", "↓": "v", "→": ">", "≤": "<="}
+PLAIN = {
+    "·": "_",
+    "↵": "\\n",
+    "⇥": "\\t",
+    "…": "~",
+    "≈": "~",
+    "×": "x",
+    "−": "-",
+    "↓": "v",
+    "→": ">",
+    "≤": "<=",
+    "▸": ">",
+    "◂": "<",
+}
 RIGHT_TO_LEFT = ("R", "AL", "AN")
 MORE = "…"
 _TOKEN = re.compile(r"'[^']*'")  # as sentences quote them
+_TOGETHER = re.compile(r" (?=%)|(?<=[<>]) (?=\d)")  # blanks within a number: 54 %, < 0.1 %
 
 
 def clean(token: str, unicode: bool = True) -> str:
@@ -139,7 +153,7 @@ def wrap(text: str, columns: int) -> list[str]:
     ['A weight', 'says how', 'this head']
     """
     lines, line = [], ""
-    for word in text.replace(" %", "\xa0%").split(" "):
+    for word in _TOGETHER.sub("\xa0", text).split(" "):
         while width(word) > columns:
             space = columns - width(line) - bool(line)
             head = _start(word, space if space > 1 else columns)

@@ -68,9 +68,16 @@ def legend(picture: Picture) -> list[str]:
 def numbers(picture: Picture) -> list[str]:
     """One row in a sentence, and its largest numbers."""
     screen = picture.screen
-    line, seen = line_of(picture.matrix, picture.place, picture.row, picture.scores)
     found = screen.words(sentence(picture.matrix, picture.place, picture.row, picture.scores, screen.unicode))
-    keys = strongest(line, seen, 3 if screen.height < 20 else 5)
+    return found + largest(picture, 3 if screen.height < 20 else 5)
+
+
+def largest(picture: Picture, most: int) -> list[str]:
+    """The largest numbers of a row, and what the others have."""
+    screen = picture.screen
+    found: list[str] = []
+    line, seen = line_of(picture.matrix, picture.place, picture.row, picture.scores)
+    keys = strongest(line, seen, most)
     if not len(keys):
         return found
     tokens = picture.matrix.key_tokens

@@ -1,0 +1,1 @@
+"""The subcommands of `regard`, a file each: `add` puts one into the parser; what it needs is imported when it runs."""
