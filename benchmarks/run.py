@@ -21,7 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from . import THREADS, accuracy, fresh, reading
+from . import THREADS, accuracy, fresh, looking, page, reading
 from .peaks import UNITS, peaks
 from .peers import TORCH, Array, Way, from_tensor, tensor, versions, ways
 from .timing import Effort, Times, interleaved, keep_memory
@@ -159,6 +159,16 @@ def measured_agreement(regard: Any, work: reading.Agreement) -> Result:
     return {"name": work.name, "figures": figures, "errors": errors, "notes": []}
 
 
+def measured_looking(work: looking.Looking, effort: Effort) -> Result:
+    figures = [_figure(*found) for found in looking.measure(work, effort.rounds)]
+    return {"name": work.name, "figures": figures, "notes": []}
+
+
+def measured_page(work: page.Served, effort: Effort) -> Result:
+    figures = [_figure(*found) for found in page.measure(work, effort.rounds)]
+    return {"name": work.name, "figures": figures, "notes": []}
+
+
 def measure(regard: Any, work: Work, effort: Effort) -> Result:
     """A work that fails is a line of the table too, and the next one is still measured."""
     try:
@@ -170,6 +180,10 @@ def measure(regard: Any, work: Work, effort: Effort) -> Result:
             return measured_agreement(regard, work)
         if isinstance(work, Fresh):
             return measured_fresh(work, effort)
+        if isinstance(work, looking.Looking):
+            return measured_looking(work, effort)
+        if isinstance(work, page.Served):
+            return measured_page(work, effort)
         return measured_error(regard, work)
     except Exception as error:
         return {"name": work.name, "figures": [], "notes": [f"failed: {type(error).__name__}: {error}"], "failed": True}
@@ -185,7 +199,7 @@ def show(value: float | None, unit: str) -> str:
         return f"{100 * value:.0f} %"
     if unit == "s":
         return f"{value:.3f} s"
-    return f"{value:.0f} MB" if unit == "MB" else f"{value:.2f}"
+    return f"{value:.0f} {unit}" if unit in ("MB", "MB/s", "/s", "ms", "kB") else f"{value:.2f}"
 
 
 def target(figure: Result) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from . import reading
+from . import encoding, looking, page, reading
 from .peaks import FMA, PAIR, READ
 from .peers import JAX, NUMPY, OPENVINO, ORT, TORCH, Array, Question
 
@@ -117,7 +117,7 @@ class Error:
     largest: float = 1.5
 
 
-Work = Timed | Fresh | Error | reading.Reading | reading.Agreement
+Work = Timed | Fresh | Error | reading.Reading | reading.Agreement | looking.Looking | page.Served
 
 WINDOW, CAP, DOCUMENTS = 256, 30.0, 32
 
@@ -284,6 +284,9 @@ WORKS: tuple[Work, ...] = (
     *_errors(F32),
     *_errors(BF16),
     *reading.WORKS,
+    *encoding.WORKS,
+    *looking.WORKS,
+    *page.WORKS,
     Fresh("memory of additive scores, n 16384, d_a 64", "additive", "MB", long=True, targets=at_most(64, "")),
     Fresh("memory of 5 questions, 8 × 4096²", "asking", "MB", ask="8 4096", targets=at_most(96, "")),
     Fresh(

@@ -182,6 +182,8 @@ def test_rows_that_see_nothing(dtype):
             ways += [{"bias": np.full((n_q, n_k), -INF, np.float32)}, {"bias": np.full((1, n_k), -INF, np.float32)}]
             ways += [{"modify": lambda s, b, h, q, k: s * 0 - INF}]
         for number, options in enumerate(ways):
+            if dtype in ("f64", "f16") and number % 2 == (dtype == "f64"):
+                continue  # what hides and which dtype have nothing to do with each other: half of the ways each
             for pattern in (None, np.nan, INF):
                 bad = k if pattern is None else np.full_like(k, pattern)
                 worse = v if pattern is None else np.full_like(v, pattern)
@@ -190,7 +192,7 @@ def test_rows_that_see_nothing(dtype):
                 z, lse = regard.attention(q, bad, worse, return_lse=True, **options)
                 same_bits(z, np.zeros_like(z), "output of nothing")
                 assert (lse == -INF).all()
-                if number % 2:
+                if number % 4 in (1, 2):
                     continue
                 z, lse = regard.attention(q, bad, worse, return_lse=True, sinks=[1.5, -INF], **options)
                 same_bits(z, np.zeros_like(z), "output of nothing")

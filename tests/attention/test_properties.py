@@ -110,7 +110,7 @@ def test_few_queries_against_many_keys(dtype, heads):
     if dtype in ("f64", "f16") and heads not in ((8, 2), (7, 1)):
         pytest.skip("how queries share keys does not depend on the dtype")
     rng = np.random.default_rng(heads[0])
-    for n_k in (1, 7, 1000, 8192, 9001):
+    for n_k in (1, 7, 1000, 8192, 9001) if heads in ((8, 2), (7, 1)) else (1, 7, 1000):
         k, v = (normal((heads[1], n_k, 32), dtype, seed) for seed in (1, 2))
         # The reference builds whole matrices, so the longest are met by few queries.
         for n_q in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 
 import numpy as np
@@ -45,6 +46,8 @@ def test_anything(name):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_part(target, dtype):
+    if os.environ["REGARD_TARGET"] == "x86-64-v4+bf16" and dtype != "bf16":
+        pytest.skip("x86-64-v4 has the same code for it")
     for n_q, n_k in ((67, 131), (1, 1000)):
         q, k, v = normal((4, n_q, 17), dtype), normal((2, n_k, 17), dtype, 1), normal((2, n_k, 9), dtype, 2)
         seen = np.random.default_rng(0).random((n_q, n_k)) < 0.5

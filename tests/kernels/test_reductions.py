@@ -79,7 +79,9 @@ def test_every_reduction(dtype: str, target: str, monkeypatch: pytest.MonkeyPatc
         host()
     except regard.RegardError as error:
         pytest.skip(str(error))
-    for n_q, n_k, mask in SHAPES if dtype == "f32" else SHAPES[1:2]:
+    if target == "x86-64-v4+bf16" and dtype != "bf16":
+        pytest.skip("x86-64-v4 has the same code for it")
+    for n_q, n_k, mask in SHAPES if dtype == "f32" and target != "x86-64-v3" else SHAPES[1:2]:
         q, k = normal((4, n_q, 16), dtype), normal((2, n_k, 16), dtype, 1)
         w = weights_of(q, k, None, mask=mask)
         a, s = (w.region(range(n_q), range(n_k), what) for what in ("cells", "scores"))

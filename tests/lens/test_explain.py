@@ -284,7 +284,7 @@ def random_matrix(seed: int) -> regard.AttentionMatrix:
 
 @pytest.mark.parametrize("block", range(8))
 def test_the_wording_holds_for_anything(block: int) -> None:
-    for seed in range(block * 60, block * 60 + 60):
+    for seed in range(block * 40, block * 40 + 40):
         A = random_matrix(seed)
         n_q, n_k = A.shape[-2:]
         for i in range(n_q):

@@ -52,7 +52,7 @@ def hold(built: Built, view: str, index: Any) -> None:
 def test_random_indices(name: str) -> None:
     built = kind(name)
 
-    @examples(60)
+    @examples(40)
     @given(st.data())
     def holds(data: Any) -> None:
         view = data.draw(st.sampled_from(VIEWS))

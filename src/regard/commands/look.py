@@ -210,7 +210,7 @@ def _recorded(given: argparse.Namespace, model: Any, text: str) -> Iterator[Any]
                 recorder.text(part, tokens.names, tokens.offsets, tokens.special)
 
                 def each(layer: int, q: Any, k: Any, v: Any, mask: Any, lse: Any, number: int = number) -> None:
-                    recorder.layer(q[0], k[0], v[0] if given.browser else None, mask=mask)
+                    recorder.layer(q[0], k[0], v[0] if given.browser else None, mask=mask, lse=lse[0])
                     bar((number + (layer + 1) / model.layers) / len(pieces))
 
                 model(tokens.ids, each=each)

@@ -75,7 +75,7 @@ def _object(plan: Compilable) -> bytes:
     if code is None:
         from regard.kernels.writers import write  # some 40 ms that a kernel on disk does not need
 
-        code = compiled(str(write(plan)), plan.target, explain, plan.kind == "settled")
+        code = compiled(str(write(plan)), plan.target, explain, _few_will_do(plan))
         if place:
             _write(place, code)
     return code
@@ -99,11 +99,20 @@ def compiled(text: str, target: Target, explain: str = "", few: bool = False) ->
     return code
 
 
-def _few() -> llvm.ModulePassManager:
-    """Passes that give settled kernels code as fast, to the measure's noise, in three fifths of the time to compile.
+def _few_will_do(plan: Compilable) -> bool:
+    """Whether few passes give code as fast, to the measure's noise, in three fifths of the time to compile.
 
-    There are many of these, one for each set of questions. Decoding would lose a twentieth by it, outputs a hundredth.
+    They do where there are many kernels: one for each set of questions, and for each mask, modifier or bias. Decoding
+    would lose a twentieth by it, and a bare forward pass a hundredth.
     """
+    if not isinstance(plan, Plan):
+        return False
+    more = plan.modify is not None or plan.mask is not None or plan.mask_array or bool(plan.bias)
+    return plan.kind == "settled" or (plan.kind == "forward" and more)
+
+
+def _few() -> llvm.ModulePassManager:
+    """Memory to registers, simpler instructions, constants, fewer branches, and work moved to where it is needed."""
     manager = llvm.create_new_module_pass_manager()
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()

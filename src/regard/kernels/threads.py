@@ -105,7 +105,7 @@ _company = Company()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """What this thread computes inside, it computes by itself: of many small problems at once each is done soonest so."""
+    """What this thread computes inside it computes by itself: of many small problems each is done soonest so."""
     before, _company.wanted = _company.wanted, False
     try:
         yield

@@ -116,8 +116,8 @@ def punctuation(tokens: Sequence[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     [True, True, True, False, False, False]
     """
     added = special(tokens)
-    only = [bool(bare(t)) and all(unicodedata.category(c)[0] == "P" for c in bare(t)) for t in tokens]
-    return np.array(only, np.bool_) & ~added
+    only = {t: bool(bare(t)) and all(unicodedata.category(c)[0] == "P" for c in bare(t)) for t in set(tokens)}
+    return np.array([only[t] for t in tokens], np.bool_) & ~added
 
 
 def labels(matrix: Any) -> list[str]:

@@ -57,8 +57,9 @@ start(document.getElementById("regard"), new EmbeddedSource(data));
 
 def modules() -> list[tuple[str, str]]:
     """Names and texts of the modules, each after those that it imports."""
-    folder = files("regard.view") / "page"
-    found = {x.name: x.read_text("utf-8") for x in folder.iterdir() if x.name.endswith(".js") and x.name != "main.js"}
+    folders = [files("regard.view") / name for name in ("page", "offline")]
+    there = [x for folder in folders for x in folder.iterdir() if x.name.endswith(".js") and x.name != "main.js"]
+    found = {x.name: x.read_text("utf-8") for x in there}
     ordered: list[tuple[str, str]] = []
     begun: set[str] = set()
 
@@ -134,7 +135,7 @@ def document(asked: Questions, r: int, x: int, layer: int, h: int, state: str = 
     if not whole:
         made.put_lines(answers, *first[0], state)
     data = {
-        "state": state,
+        "state": _state(state, f"minus={r}.{x}."),
         "answers": answers,
         "heads": {f"{a}.{b}": made.head(a, b, *shapes[a]) for a, b in sorted(whole)},
         "tiles": {} if whole else made.tiles(first[: 1 + TELLING], shapes, state),
@@ -142,6 +143,12 @@ def document(asked: Questions, r: int, x: int, layer: int, h: int, state: str = 
         "left": LEFT,
     }
     return page(BEGIN, f"{text['title']} · Regard", data)
+
+
+def _state(state: str, same: str) -> str:
+    """The view to begin with, without what the file does not hold: words, other texts, weights without some keys."""
+    parts = [x for x in state.split("&") if not x.startswith("unit=") and x != "sinks=without"]
+    return "&".join(x for x in parts if not x.startswith("minus=") or x.startswith(same))
 
 
 def _json(answer: Answer) -> Any:

@@ -175,7 +175,7 @@ class Picture:
         return max(3, min(TALLEST, self.screen.height // 4))
 
     def _letters(self) -> int:
-        return max(sum(1 for _ in clusters(name)) for name in self.across)
+        return max(sum(1 for _ in clusters(name)) for name in set(self.across))
 
     def _bins(self) -> tuple[int, int]:
         """How many rows and columns the picture has, as drawn."""

@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from regard.lens import wording
 
@@ -31,10 +32,12 @@ PLAIN = {
 }
 RIGHT_TO_LEFT = ("R", "AL", "AN")
 MORE = "…"
+KNOWN = 1 << 15  # tokens whose signs and width are remembered: a long text has the same ones over and over
 _TOKEN = re.compile(r"'[^']*'")  # as sentences quote them
 _TOGETHER = re.compile(r" (?=%)|(?<=[<>]) (?=\d)")  # blanks within a number: 54 %, < 0.1 %
 
 
+@lru_cache(KNOWN)
 def clean(token: str, unicode: bool = True) -> str:
     """A token that can be shown anywhere: spaces as ·, newlines as ↵, and nothing that steers a terminal.
 
@@ -107,6 +110,7 @@ def _columns(c: str) -> int:
     return 2 if unicodedata.east_asian_width(c) in "WF" else 1
 
 
+@lru_cache(KNOWN)
 def width(text: str) -> int:
     """How many columns of a terminal a text takes.
 
