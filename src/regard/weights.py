@@ -30,6 +30,7 @@ from regard.results import Array, as_numpy
 from regard.terms import Modify, Terms, terms
 
 CHUNK = 1 << 22  # numbers that scattered cells gather at a time
+SCATTERED = 8  # rows far from each other that are computed one by one
 NEAR = 64  # rows between two that are computed together rather than apart: a block of queries is about as many
 
 
@@ -106,6 +107,10 @@ class Weights:
         if len(rows) and not known.all():
             unknown = np.unique(np.asarray(rows)[~known])
             runs = np.split(unknown, np.flatnonzero(np.diff(unknown) > NEAR) + 1)
+            if len(runs) > SCATTERED:  # as a problem of their own they read the keys once for all, not once for each
+                self._lse[..., unknown] = self.part(unknown, range(self.of.n_k), settled=False).lse(progress=progress)
+                self._known[..., unknown] = True
+                runs = []
             for number, run in enumerate(runs):
 
                 def tell(share: float, before: int = number) -> None:

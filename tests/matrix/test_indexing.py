@@ -309,3 +309,19 @@ def test_tensors_give_tensors() -> None:
     assert isinstance(half, torch.Tensor)
     assert half.dtype == torch.float32  # weights and readings are f32 or f64
     assert regard.matrix(q.double(), k.double())[0].dtype == torch.float64
+
+
+def test_rows_far_from_each_other_are_settled_together() -> None:
+    """And what they leave is known to the matrix: the other rows are not."""
+    n, rows = 1500, np.arange(0, 1500, 97)
+    q, k = (normal((2, n, 8), seed=seed) for seed in (1, 2))
+    bias = normal((2, n, n))
+    slopes = np.float32([0.5, 0.1])
+    mask = regard.causal & regard.segments(np.arange(n) // 400)
+    whole = regard.matrix(q, k, mask=mask, bias=bias, modify=regard.alibi(slopes), sinks=np.zeros(2, np.float32))
+    some = regard.matrix(q, k, mask=mask, bias=bias, modify=regard.alibi(slopes), sinks=np.zeros(2, np.float32))
+    want = whole.weights.lse()[..., rows]
+    np.testing.assert_allclose(some.weights.lse(rows), want, rtol=1e-6)
+    assert some.weights.known(range(97, 98)).all()
+    assert not some.weights.known(range(98, 194)).any()
+    np.testing.assert_allclose(some[:, rows], whole[:, rows], rtol=1e-5, atol=1e-9)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -268,7 +269,7 @@ def _cells(layer: Any, seen: Any, rows: Array, special: Array) -> tuple[list[Cel
     read = layer.readable()
     if not read.n_k or not len(rows):
         return [None] * read.heads, [None] * read.heads
-    top, count = seen.ask(Top(min(TOPS, read.n_k)), Visible())
+    top, count = _of_rows(layer, seen, rows).ask(Top(min(TOPS, read.n_k)), Visible())
     weight, key = (np.asarray(x) for x in top)
     count = np.asarray(count).reshape(read.heads, len(rows), 1)
     weight = weight.reshape(-1, *weight.shape[-2:]).astype(np.float64)  # (…, rows, k) -> (heads, rows, k)
@@ -288,6 +289,16 @@ def _cells(layer: Any, seen: Any, rows: Array, special: Array) -> tuple[list[Cel
     several = [np.where(there & speaks[:, None] & may, weight, -1.0) for may in (other, np.bool_(True))]
     bright, peak = ([_brightest_of(x, key[h], rows) for h, x in enumerate(each)] for each in several)
     return bright, peak
+
+
+def _of_rows(layer: Any, seen: Any, rows: Array) -> Any:
+    """Rows for questions that do not ask where they stand: as a matrix of their own they are asked natively."""
+    if seen is layer or not hasattr(layer, "weights"):
+        return seen
+    made = copy(layer)
+    made.weights = layer.weights.part(rows, range(layer.weights.of.n_k))
+    made.tokens, made.key_tokens = None, layer.key_tokens
+    return made
 
 
 def _brightest_of(weight: Array, key: Array, rows: Array) -> Cell | None:

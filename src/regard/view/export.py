@@ -107,12 +107,14 @@ def _inside(data: Any) -> str:
 
 def document(asked: Questions, r: int, x: int, layer: int, h: int, state: str = "", job: Job | None = None) -> str:
     """The file of a text, beginning with a head and the state of the view as the URL has it."""
+    asked.server.holdings.head((r, x, layer), h)  # refuses what is not there
     about = _json(asked.ask("about"))
     recording = about["recordings"][r]
-    text = next(t for t in recording["texts"] if t["x"] == x)
-    text["n_words"] = None  # words are merged from tokens by what this file does not hold
-    recording |= {"texts": [text], "count": 1}
-    about["recordings"] = [recording]
+    text = next((t for t in recording["texts"] if t["x"] == x), None)
+    if text is None:
+        raise Refused(400, f"text {x} is past those that are listed, expected one of {len(recording['texts'])}")
+    text = {**text, "n_words": None}  # words are merged from tokens by what this file does not hold
+    about = {**about, "recordings": [{**recording, "texts": [text], "count": 1}]}
     made = _Made(asked, {"r": r, "x": x}, job or Job())
     overview = made.ask("overview")
     telling = [(head["l"], head["h"]) for head in overview["json"]["telling"]]

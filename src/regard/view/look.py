@@ -261,7 +261,8 @@ class Look:
 
 
 def onward(screen: Screen, commands: Sequence[tuple[str, str]]) -> list[str]:
-    """Commands to copy, and what each does, beside it or above it."""
+    """Commands to copy, and what each does, beside it or above it. A long one is left in one piece: what a terminal
+    wraps by itself is copied as one line."""
     long = max(width(command) for command, _ in commands)
     commands = [(safe(command, screen.unicode), screen.plain(what)) for command, what in commands]
     if long + 2 + max(width(what) for _, what in commands) <= screen.width:
@@ -269,7 +270,7 @@ def onward(screen: Screen, commands: Sequence[tuple[str, str]]) -> list[str]:
     found = []
     for command, what in commands:
         found += [screen.paint(line, FAINT) for line in screen.words(what + ":")]
-        found += ["  " + line for line in wrap(command, max(4, screen.width - 2))]
+        found.append("  " + command)
     return found
 
 

@@ -101,6 +101,7 @@ class App {
       if (name === state.view) view.show(state, has("view") ? null : changed);
       else if (has("view")) view.hide();
     }
+    this.shell.status();
   }
   /** Have the tokens of the text. */
   read() {
@@ -244,9 +245,14 @@ class App {
       if (cell && !this.tokens.special.has(cell.j)) series.brights.push(cell);
     }
     this.views.matrix?.remark();
+    // Of a long text only a sample was looked at for the brightest cell of all.
+    const best = series.brights.toSorted((x, y) => y.value - x.value)[0], told = this.said?.sampled && this.said.telling?.find((head) => !head.name);
+    if (!best || !told || best.value <= told.weight) return;
+    Object.assign(told, { l: series.params.l, h: series.params.h, ...best, weight: best.value, sentence: "", exact: true });
+    this.shell.cards(this.said);
   }
-  drawn(view) {
-    this.shell.status(view);
+  drawn() {
+    this.shell.status();
   }
 
   // What a person does.

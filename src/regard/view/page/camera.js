@@ -29,14 +29,6 @@ class Axis {
     this.zoom = Math.min(Math.max(this.zoom, 1 / LARGEST), this.fit);
     this.at = Math.max(0, Math.min(this.at, this.n - this.seen));
   }
-  /** Zoom by a factor about a pixel. */
-  about(pixel, factor) {
-    const cell = this.cell(pixel);
-    this.zoom *= factor;
-    this.clamp();
-    this.at = cell - pixel * this.zoom;
-    this.clamp();
-  }
 }
 
 export class Camera {
@@ -73,13 +65,6 @@ export class Camera {
     this.across.at -= dx * this.across.zoom;
     this.down.at -= dy * this.down.zoom;
     this.settle(Math.abs(dx) > Math.abs(dy) ? this.across : this.down);
-  }
-  /** Zoom queries and keys by factors about a pixel of the map. */
-  zoom(x, y, factorQ, factorK = factorQ) {
-    const [fx, fy] = this.turn ? [factorQ, factorK] : [factorK, factorQ];
-    this.across.about(x, fx);
-    this.down.about(y, fy);
-    this.settle(this.q);
   }
   /** Show a box of cells. */
   box(i0, i1, j0, j1) {

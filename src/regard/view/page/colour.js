@@ -133,13 +133,13 @@ export class Colours {
 }
 
 /** Fine hatching for what is hidden, as a pattern of a canvas. */
-export function hatching(context, theme, ratio = 1) {
+export function hatching(context, theme, ratio = 1, clear = false) {
   const side = Math.round(6 * ratio);
   const tile = new OffscreenCanvas(side, side), pen = tile.getContext("2d");
   pen.fillStyle = theme.hidden;
-  pen.fillRect(0, 0, side, side);
+  if (!clear) pen.fillRect(0, 0, side, side);
   pen.strokeStyle = theme.hatch;
-  pen.lineWidth = ratio;
+  pen.lineWidth = (clear ? 1 : 0.6) * ratio;
   for (const d of [-side, 0, side]) {
     pen.beginPath();
     pen.moveTo(d - 1, side + 1);

@@ -72,6 +72,9 @@ export function mount(element, app) {
     app.store.set({ view: "compare", minus: `${app.state.r}.${app.state.x}.${head}` }, { act: true });
   }, true);
   return {
+    get matrix() {
+      return panels?.[app.state.mode === "less" ? 2 : 0].view;
+    },
     remark: () => panels?.forEach(({ view }) => view.remark()),
     show(state, changed) {
       if (!state.minus) return void app.store.set({ minus: first() });

@@ -126,5 +126,12 @@ export function mount(element, app) {
       sheet.redraw();
     },
     hide() {},
+    get sampled() {
+      return found?.sampled;
+    },
+    scale() {
+      const each = found ? Math.ceil(app.extent().nQ / found.rows) : 1;
+      return each > 1 ? `1 row = ${count(each)} queries, ${app.state.pool}` : "1 row = 1 query";
+    },
   };
 }

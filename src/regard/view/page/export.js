@@ -142,10 +142,10 @@ export function sketching(view) {
 }
 
 export function mount(menu, app) {
-  const share = app.root.querySelector("#share"), button = share.cloneNode(true); // the menu in place of its one act
-  share.replaceWith(button);
+  const button = make("button", { id: "share", text: "Share", title: "copy the address, save a picture, numbers or a page" });
+  app.root.querySelector("#share").replaceWith(button);
   Object.assign(menu, { popover: "auto" }).setAttribute("role", "menu");
-  Object.assign(button, { popoverTargetElement: menu, title: "copy the address, save a picture, numbers or a page" });
+  button.popoverTargetElement = menu;
   const item = (id, text, title, does) => menu.append(make("button", { id: `share-${id}`, role: "menuitem", title, text, on: { click: () => {
     menu.hidePopover();
     app.busy(Promise.resolve().then(does)).catch((problem) => app.note(problem.message));

@@ -7,7 +7,7 @@ const TWICE = 350; // milliseconds between the taps of a double tap
 
 export function hands(element, handler) {
   const pointers = new Map();
-  let start = null, last = null, moved = false, boxing = false, tapped = { time: 0, x: 0, y: 0 };
+  let start = null, last = null, held = null, moved = false, boxing = false, tapped = { time: 0, x: 0, y: 0 };
   const place = (event) => ({ x: event.offsetX, y: event.offsetY });
 
   element.addEventListener("wheel", (event) => {
@@ -54,10 +54,9 @@ export function hands(element, handler) {
     const before = pointers.get(id);
     pointers.set(id, here);
     const spread = (a, b) => Math.max(20, Math.hypot(a.x - b.x, a.y - b.y));
-    const factor = spread(before, other) / spread(here, other);
-    const x = (here.x + other.x) / 2, y = (here.y + other.y) / 2;
-    handler.pan((here.x - before.x) / 2, (here.y - before.y) / 2);
-    handler.zoom(x, y, factor, factor);
+    const factor = spread(before, other) / spread(here, other), middle = (a) => [(a.x + other.x) / 2, (a.y + other.y) / 2];
+    held ??= handler.held(...middle(before));
+    handler.zoom(...middle(here), factor, factor, held);
     moved = true;
   }
 
@@ -73,7 +72,7 @@ export function hands(element, handler) {
       if (double) handler.double(here.x, here.y, event);
       else handler.tap(here.x, here.y, event);
     }
-    start = null;
+    start = held = null;
     boxing = false;
   }
   element.addEventListener("pointerup", end);

@@ -35,11 +35,9 @@ const table = (app) => {
   ];
 };
 
-/** Closes what is open, the last first; if nothing is, the cell is let go. */
+/** Closes a sheet that is open; if none is, the cell is let go. */
 function escape(app) {
-  const above = app.root.querySelector(":popover-open");
-  if (above) above.hidePopover();
-  else if (app.state.open) app.store.set({ open: null });
+  if (app.state.open) app.store.set({ open: null });
   else app.unpin();
 }
 
@@ -68,6 +66,8 @@ export function keyboard(app) {
   const where = app.options.url === false ? app.root : document;
   where.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || app.sheet.open || !app.chosen) return;
+    const above = event.key === "Escape" && app.root.querySelector(":popover-open");
+    if (above) return above.hidePopover();
     if (event.target.closest?.("input, select, textarea, [contenteditable]")) return;
     const does = Object.hasOwn(actions, event.key) ? actions[event.key] : null;
     if (does) {

@@ -12,7 +12,8 @@ import { Minimap, Profiles } from "./profiles.js";
 import { SIDE, keyOf } from "./tiles.js";
 import { count, digits } from "./words.js";
 
-const ROOMY = 32; // pixels of a cell with its number in it
+const ROOMY = 28; // pixels of a cell with its number in it
+const LITTLE = 0.1; // of a row that is kept without some keys
 const LINES = 14; // pixels of a cell from which cells stand apart
 
 export const name = "matrix", title = "Matrix";
@@ -62,6 +63,7 @@ class Matrix {
   }
   show(state, changed) {
     this.shown = true;
+    this.anchor = null;
     if (!changed || ["turn", "unit", "r", "x", "l", "h"].some((field) => changed.has(field))) this.labels.clear();
     this.redraw();
   }
@@ -94,7 +96,7 @@ class Matrix {
     this.right = phone ? 40 : 72;
     this.below = phone ? 46 : large ? 78 : 52;
     const letters = Math.min(tokens.longest, 14) * LETTER;
-    this.left = phone ? Math.max(76, Math.min(88, small ? letters + 16 : 88)) : small ? Math.max(state.turn ? 134 : 118, letters + 18) : 134;
+    this.left = phone ? Math.max(64, Math.min(88, small ? letters + 16 : 88)) : small ? Math.max(state.turn ? 134 : 118, letters + 18) : 134;
     const wide = size.width - this.left - this.right;
     const level = small && tokens.longest * LETTER <= Math.min(96, wide / (state.turn ? nQ : nK)) - 6;
     this.top = level ? 42 : 20 + Math.min(92, small ? letters * 0.71 + 18 : phone ? 60 : 68);
@@ -187,6 +189,7 @@ class Matrix {
     pen.restore();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.dims(pen, colours);
+    this.weak(pen, colours);
     this.apart(pen, colours);
     this.numbers(pen, series);
     this.corners(pen, colours);
@@ -282,6 +285,18 @@ class Matrix {
     }
     pen.globalAlpha = 1;
   }
+  /** Without some keys: hatching over rows that keep little of what the model gives. */
+  weak(pen, colours) {
+    const { line, size } = this.profiles.lines.kept ?? {}, { camera, map, app } = this, { q } = camera;
+    if (!line || app.state.sinks !== "without") return;
+    pen.fillStyle = hatching(pen, colours, 1, true);
+    for (let bin = Math.floor(q.at / size); bin < Math.min(line.length, (q.at + q.seen) / size); bin++) {
+      if (line[bin] >= LITTLE) continue;
+      const from = Math.max(0, q.pixel(bin * size)), to = Math.min(q.length, Math.max(q.pixel(bin * size) + 1, q.pixel((bin + 1) * size)));
+      if (camera.turn) pen.fillRect(map.x + from, map.y, to - from, map.height);
+      else pen.fillRect(map.x, map.y + from, map.width, to - from);
+    }
+  }
   /** Thin lines between large cells. */
   apart(pen, colours) {
     const { camera, map } = this;
@@ -299,8 +314,9 @@ class Matrix {
   }
   numbers(pen, series) {
     const { camera, map, app } = this, { down, across } = camera;
-    if (1 / down.zoom < 18 || 1 / across.zoom < ROOMY) return;
-    pen.font = `${1 / across.zoom >= 56 ? 12 : 1 / across.zoom >= 38 ? 11 : 10}px ${MONO}`;
+    const wide = 1 / across.zoom;
+    if (1 / down.zoom < 18 || wide < ROOMY) return;
+    pen.font = `${wide >= 56 ? 12 : wide >= 38 ? 11 : 10}px ${MONO}`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     const dim = app.state.sinks === "dim", [y1, x1] = [Math.min(down.n, down.at + down.seen), Math.min(across.n, across.at + across.seen)];
@@ -313,6 +329,7 @@ class Matrix {
         if (px < 14 || px > across.length - 14 || py < 7 || py > down.length - 7) continue;
         tile.said ??= new Array(tile.values.length);
         const text = (tile.said[at] ??= digits(tile.values[at]));
+        if (text.length * 6.1 > wide) continue;
         const faded = dim && app.tokens.special.has(j);
         pen.fillStyle = Number.isNaN(tile.values[at]) ? "#fff" : faded ? THEMES[app.themeName].ink : app.colours.ink(tile.values[at]);
         pen.fillText(text, map.x + px, map.y + py + 0.5);

@@ -7,20 +7,25 @@ export const moves = {
     this.app.act("zoom");
     this.app.store.set(this.camera.said());
   },
-  /** Zoom about a pixel of the element: the cell under it stays there, also while the matrix grows into the room. */
-  zoomAt(x, y, factorQ, factorK) {
+  /** The cell under a pixel of the element, as fractions across and down. */
+  held(x, y) {
+    return [this.camera.across.cell(x - this.map.x), this.camera.down.cell(y - this.map.y)];
+  },
+  /** Zoom so that the cell that is held comes to a pixel: what is under it, and stays held while the pixel is the same. */
+  zoomAt(x, y, factorQ, factorK, held = null) {
     this.layout(); // several turns of a wheel may come before the next frame
-    const { camera, map } = this, { across, down } = camera;
-    const held = [[across, "x", x, this.left], [down, "y", y, this.top]].map((line) => [...line, line[0].cell(line[2] - map[line[1]])]);
-    camera.zoom(x - map.x, y - map.y, factorQ, factorK);
-    for (const [axis, way, pixel, start, cell] of held) {
-      this.origin[way] = pixel - cell / axis.zoom;
-      if (axis.length < axis.room - 0.5) continue;
-      axis.at = cell - (pixel - start) * axis.zoom;
+    const { camera, anchor } = this, { across, down } = camera;
+    held ??= anchor && Math.hypot(anchor.x - x, anchor.y - y) < 2 ? anchor.held : this.held(x, y);
+    camera.q.zoom *= factorQ;
+    camera.k.zoom *= factorK;
+    for (const [axis, way, pixel, start, cell] of [[across, "x", x, this.left, held[0]], [down, "y", y, this.top, held[1]]]) {
       axis.clamp();
+      this.origin[way] = pixel - cell / axis.zoom; // as long as there is room around it
+      axis.at = cell - (pixel - start) * axis.zoom;
     }
-    if (camera.follow) camera.settle(camera.q);
+    camera.settle(camera.q);
     this.moved();
+    this.anchor = { x, y, held };
   },
   handler() {
     const { camera, map } = this, inside = (box, x, y) => box && x >= box.x && y >= box.y && x < box.x + box.width && y < box.y + box.height;
@@ -37,9 +42,10 @@ export const moves = {
     return {
       grab,
       pan: (dx, dy) => (camera.pan(dx, dy), this.moved()),
-      zoom: (x, y, fq, fk) => {
+      held: (x, y) => this.held(x, y),
+      zoom: (x, y, fq, fk, held) => {
         const pin = this.marks.pinAt(x, y), at = pin ? this.where(pin.i, pin.j) : { x, y }; // on a pin, about its cell
-        this.zoomAt(at.x, at.y, fq, fk);
+        this.zoomAt(at.x, at.y, fq, fk, held);
         if (this.app.hovered) this.under = { x, y }; // another cell is under the pointer then
       },
       hover: (x, y) => {
@@ -108,6 +114,7 @@ export const moves = {
       app.hover({ i, j, ...this.known(i, j) }, true);
     };
     const about = (factor) => {
+      this.layout();
       const at = cursor ? this.where(cursor.i, cursor.j) : { x: map.x + map.width / 2, y: map.y + map.height / 2 };
       const x = Math.max(map.x, Math.min(map.x + map.width, at.x)), y = Math.max(map.y, Math.min(map.y + map.height, at.y));
       this.zoomAt(x, y, event.key === "}" || event.key === "{" ? 1 : factor, event.key === "]" || event.key === "[" ? 1 : factor);

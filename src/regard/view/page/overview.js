@@ -21,8 +21,8 @@ export function mount(element, app) {
     const { layers } = app.text;
     const total = layers.reduce((sum, layer) => sum + layer.heads, 0), widest = Math.max(...layers.map((layer) => layer.heads));
     const kind = total <= PICTURES ? "pictures" : total <= GLYPHS ? "glyphs" : "strips";
-    const room = (element.clientWidth || app.root.clientWidth - 16) - 40; // a sheet that is closed has no width
-    const side = kind === "pictures" ? Math.max(24, Math.min(56, Math.floor(room / widest) - 1)) : Math.max(16, Math.min(28, Math.floor(room / widest) - 1));
+    const room = (element.clientWidth || app.root.clientWidth - 16) - 24; // a sheet that is closed has no width
+    const [least, most] = kind === "pictures" ? [23, 57] : [17, 29], side = Math.max(least, Math.min(most, Math.floor(room / widest)));
     grid.style.setProperty("--side", `${side}px`);
     grid.dataset.kind = kind;
     note.textContent = `${layers.length} × ${widest}`;
@@ -130,7 +130,7 @@ export function mount(element, app) {
     filter.replaceChildren(...Object.entries(counts).map(([letter, many]) => make("button", {
       class: "chip", title: PATTERNS[letter][0], data: { letter }, "aria-pressed": String(only === letter),
       on: { click: () => ((only = only === letter ? null : letter), paint()) },
-    }, make("b", { text: letter }), ` ${PATTERNS[letter][0]} `, make("span", { class: "faint", text: many }))));
+    }, make("b", { text: letter }), ` ${PATTERNS[letter][0]} `, make("span", { class: "faint", text: letter === "S" ? "" : many })))); // the line on sinks counts those
     for (const chip of filter.children) chip.style.setProperty("--hue", PATTERNS[chip.dataset.letter][1]);
     for (const [name, cell] of cells) cell.classList.toggle("faded", only !== null && told.get(name)?.letter !== only);
     const shown = [...told.values()].filter((head) => head.letter && head.letter === only).sort((x, y) => y.share - x.share).slice(0, 12);

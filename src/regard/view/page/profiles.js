@@ -5,6 +5,7 @@ import { SANS } from "./labels.js";
 import { short } from "./words.js";
 
 const BINS = 4096;
+const MOST_KEYS = 16;
 
 /** The profiles of one head, fetched once. */
 export class Profiles {
@@ -27,6 +28,14 @@ export class Profiles {
       this.most[axis] = most;
       this.changed();
     }
+    if (!params.without) return;
+    // What each query gives to the keys that were taken out; the rest is what it keeps.
+    const { without, of, ...plain } = params, keys = without.split(",").slice(0, MOST_KEYS);
+    const lines = await Promise.all(keys.map((j) => source.column({ ...plain, j, bins: BINS }))).catch(() => null);
+    if (this.name !== name || !lines) return;
+    const line = lines[0].map((_, k) => 1 - lines.reduce((sum, column) => sum + Math.max(0, column[k]), 0));
+    this.lines.kept = { line, size: Math.ceil(nQ / line.length) };
+    this.changed();
   }
   /** Draw one along an axis of the camera: `down` at the right of the map, else below it. */
   draw(pen, { axis, down, isQuery, x, y, depth, colours, named }) {

@@ -7,50 +7,53 @@ import { painted } from "./profiles.js";
 import { count, headName, percent, short } from "./words.js";
 
 const WHOLE = { i: null, j: null, pinned: false, top: 0, left: 0, zoomA: null, zoomB: null }; // all of it, no cell chosen
+const OF = [["weight", "Weight"], ["length", "Weight × value", "the length of what each key adds  v"]];
+const UNIT = [["words", "Words", "words  u"], ["tokens", "Tokens", "tokens  u"]];
+const CHOICES = [ // of the panel: field, label, values; some where the bar above has no room for them
+  ["of", "Shown", OF, "narrow"], ["unit", "Of", UNIT, "narrow"],
+  ["map", "Colours", MAP_NAMES.map((name) => [name, name])],
+  ["scale", "Scale", [["auto", "as it comes"], ["linear", "linear"], ["log", "log"]]],
+  ["turn", "Columns are", [[false, "keys"], [true, "queries"]]],
+  ["pool", "A pixel is the", [["max", "largest"], ["mean", "mean"]]],
+  ["sinks", "Special tokens", [["dim", "dim"], ["show", "show"], ["without", "without"]]],
+  ["theme", "Page", [["auto", "system"], ["light", "light"], ["dark", "dark"]]],
+];
 
 export function shell(app, views) {
   const { store } = app, set = (patch, act = true) => store.set(patch, { act });
   const button = (id, text, title, click, more = {}) => make("button", { id, text, title, on: { click }, ...more });
-  const toggle = (field, value) => set({ [field]: value });
+  const bars = []; // [field, its choices]
+  const choice = (field, id, label, choices, act = false, more = {}) => {
+    bars.push([field, segments(id, label, choices, (value) => set({ [field]: value, ...more }, act))]);
+    return bars.at(-1)[1];
+  };
 
   // Above.
+  const { recordings } = app.about;
   const texts = make("select", { id: "texts", "aria-label": "text", on: { change: () => {
     const [r, x] = texts.value.split(".").map(Number);
     set({ r, x, l: null, h: null, ...WHOLE, minus: null, unit: "tokens" });
-  } } });
-  for (const rec of app.about.recordings) {
-    const many = app.about.recordings.length > 1;
-    for (const text of rec.texts) texts.append(make("option", { value: `${rec.r}.${text.x}`, text: `${text.title}${many ? ` · ${rec.name}` : ""}` }));
-  }
+  } } }, ...recordings.flatMap(({ r, name, texts }) => texts.map(({ x, title }) => make("option", { value: `${r}.${x}`, text: title + (recordings.length > 1 ? ` · ${name}` : "") }))));
   const head = make("output", { id: "head", title: "the head in view" });
   const step = (id, sign, title, by) => button(id, sign, title, () => app.step(by), { "aria-label": title });
   const stepper = make("div", { class: "stepper" }, step("before", "◂", "the head before  ,", -1), head, step("after", "▸", "the next head  .", 1));
-  const of = segments("of", "what is shown", [["weight", "Weight"], ["length", "Weight × value", "the length of what each key adds  v"]], (value) => toggle("of", value));
-  const unit = segments("unit", "unit", [["words", "Words", "words  u"], ["tokens", "Tokens", "tokens  u"]], (value) => set({ unit: value, ...WHOLE }));
+  const of = choice("of", "of", "what is shown", OF, true), unit = choice("unit", "unit", "unit", UNIT, true, WHOLE);
   const turn = button("turn", "Turn", "columns are queries  t", () => app.toggle("turn", true, false));
-  const search = button("find", "Search", "find a token  /", () => app.parts.search?.open?.());
-  const share = button("share", "Share", "copy the address of this view", async () => {
-    store.flush();
-    await navigator.clipboard?.writeText(location.href).catch(() => {});
-    app.note("The address of this view is copied.");
-  });
-  const help = button("help", "?", "all keys  ?", () => app.sheet.showModal());
-  const bar = make("header", { id: "top" }, texts, stepper, search, make("span", { class: "space" }), of, unit, turn, share, help);
+  const search = button("find", "Search", "find a token  /", () => app.parts.search.open());
+  const more = button("more", "…", "colours and more", () => panel.togglePopover(), { "aria-label": "colours and more" });
+  const bar = make("header", { id: "top" }, texts, stepper, search, make("span", { class: "space" }), of, unit, turn, make("span", { id: "share" }), more, button("help", "?", "all keys  ?", () => app.sheet.showModal()));
 
   // The centre.
   const typed = make("p", { id: "text" }), meta = make("p", { id: "meta" });
   const tabs = make("nav", { id: "views", role: "tablist", "aria-label": "views" }), stages = {};
   const stage = make("div", { id: "stage" });
-  for (const view of views) {
-    const { name } = view, tab = `tab-${name}`, panel = `view-${name}`;
-    tabs.append(button(tab, view.title, null, () => set({ view: name }), { role: "tab", "aria-controls": panel, data: { view: name } }));
-    stages[name] = stage.appendChild(make("section", { id: panel, role: "tabpanel", "aria-labelledby": tab, hidden: true }));
+  for (const { name, title } of views) {
+    tabs.append(button(`tab-${name}`, title, null, () => set({ view: name }), { role: "tab", "aria-controls": `view-${name}`, data: { view: name } }));
+    stages[name] = stage.appendChild(make("section", { id: `view-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}`, hidden: true }));
   }
-  const fingers = matchMedia("(pointer: coarse)").matches;
-  const title = make("p", { id: "title" });
+  const fingers = matchMedia("(pointer: coarse)").matches, [title, lesson] = ["title", "lesson"].map((id) => make("p", { id }));
   const hint = make("p", { id: "hint", text: fingers ? "tap a word · pinch to zoom" : "hover a word · click a head · scroll to zoom" });
-  const sentence = make("p", { id: "sentence", "aria-live": "polite", role: "status" }), lesson = make("p", { id: "lesson" });
-  const cards = make("div", { id: "cards" });
+  const sentence = make("p", { id: "sentence", "aria-live": "polite", role: "status" }), cards = make("div", { id: "cards" });
   const told = make("div", { id: "told" }, make("div", { id: "said" }, sentence, " ", lesson), cards);
   const centre = make("main", { id: "centre" }, make("div", { id: "typed" }, typed, meta), make("div", { class: "between" }, tabs), stage, told);
   stage.append(title, hint);
@@ -61,26 +64,16 @@ export function shell(app, views) {
   const strip = make("canvas", { id: "strip", width: 1, height: 1, "aria-hidden": "true" }), marks = make("span", { class: "ticks" });
   const legend = button("legend", null, null, () => panel.togglePopover(), { "aria-expanded": "false" });
   legend.append(make("span", { class: "ramp" }, strip, marks));
-  const panel = make("div", { id: "colours", popover: "auto", role: "dialog", "aria-label": "colours" });
-  const choice = (field, label, choices) => {
-    const bar = segments(`set-${field}`, label, choices, (value) => set({ [field]: value }, false));
-    panel.append(make("div", { class: "between" }, make("span", { text: label }), bar));
-    return [field, bar];
-  };
-  const choices = [
-    choice("map", "Colours", MAP_NAMES.map((name) => [name, name])),
-    choice("scale", "Scale", [["auto", "as it comes"], ["linear", "linear"], ["log", "log"]]),
-    choice("turn", "Columns are", [[false, "keys"], [true, "queries"]]),
-    choice("pool", "A pixel is the", [["max", "largest"], ["mean", "mean"]]),
-    choice("sinks", "Special tokens", [["dim", "dim"], ["show", "show"], ["without", "without"]]),
-    choice("theme", "Page", [["auto", "system"], ["light", "light"], ["dark", "dark"]]),
-  ];
+  const line = (label, bar, kind = "") => make("div", { class: `between ${kind}` }, make("span", { text: label }), bar);
   const ends = ["low", "high"].map((name) => make("input", { id: name, "aria-label": `${name}est value`, inputmode: "decimal", size: 6, on: { change: () => {
     const [low, high] = ends.map((end) => Number(end.value.replace("−", "-")));
     if (low < high) set({ range: [low, high] }, false);
   } } }));
   const reset = button("reset", "reset", "the usual range", () => set({ range: null, scale: "auto" }, false));
-  panel.append(make("div", { class: "between" }, make("span", { text: "From, to" }), make("span", {}, ends[0], " ", ends[1], " ", reset)));
+  const panel = make("div", { id: "colours", popover: "auto", role: "dialog", "aria-label": "colours" },
+    ...CHOICES.map(([field, label, choices, kind]) => line(label, choice(field, `set-${field}`, label, choices), kind)),
+    line("From, to", make("span", {}, ends[0], " ", ends[1], " ", reset)),
+    line("This view", button("hand-on", "Share", null, () => app.root.querySelector("#sharing").showPopover()), "narrow"));
   panel.addEventListener("toggle", (event) => legend.setAttribute("aria-expanded", String(event.newState === "open")));
   const sheet = (id, name) => button(`open-${id}`, name, null, () => set({ open: store.now.open === id ? null : id }), { "aria-controls": id });
   const sheets = make("span", { class: "sheets" }, sheet("overview", "Heads"), sheet("reading", "Reading"));
@@ -90,19 +83,18 @@ export function shell(app, views) {
 
   /** The text with each of its tokens, to be pointed at; of long texts the title. */
   function type() {
-    const { tokens, text } = app, names = [];
-    typed.className = text.n > 400 ? "long" : (tokens.text ?? text.title).length > 90 ? "some" : "";
-    if (text.n > 400 || !tokens.text || !tokens.offsets.length) {
-      typed.textContent = text.title || tokens.phrase(0, 80);
-      return;
-    }
+    const { tokens, text } = app, { n, title } = text, { raw, special, offsets } = tokens, made = [];
+    typed.className = n > 400 ? "long" : (tokens.text ?? title).length > 90 ? "some" : "";
+    if (n > 400 || !raw.length) return void (typed.textContent = title || tokens.phrase(0, 80));
+    const span = (at, text) => make("span", { data: { token: at }, text });
     let done = 0;
-    tokens.offsets.forEach(([from, to], at) => {
+    if (!tokens.text) raw.forEach((_, at) => special.has(at) || made.push(tokens.space(at), span(at, tokens.bare(at))));
+    else offsets.forEach(([from, to], at) => {
       if (to <= from || from < done) return;
-      names.push(tokens.text.slice(done, from), make("span", { data: { token: at }, text: tokens.text.slice(from, to) }));
+      made.push(tokens.text.slice(done, from), span(at, tokens.text.slice(from, to)));
       done = to;
     });
-    typed.replaceChildren(...names, tokens.text.slice(done));
+    typed.replaceChildren(...made, tokens.text?.slice(done) ?? "");
   }
   const token = (event) => event.target.dataset?.token;
   typed.addEventListener("click", (event) => token(event) && app.chooseLine("row", Number(token(event)) - app.tokens.shift));
@@ -120,22 +112,19 @@ export function shell(app, views) {
       const has = (...names) => !changed || names.some((name) => changed.has(name));
       texts.value = `${state.r}.${state.x}`;
       head.textContent = app.chosen ? headName(state.l, state.h) : "–";
-      of.hidden = !app.layer.values;
-      unit.hidden = !app.text.n_words;
-      of.choose(state.of);
-      unit.choose(state.unit);
+      for (const [field, bar] of bars) {
+        bar.choose(state[field]);
+        (bar.id === field ? bar : bar.parentNode).hidden = (field === "of" && !app.layer.values) || (field === "unit" && !app.text.n_words);
+      }
       turn.setAttribute("aria-pressed", String(state.turn));
-      search.hidden = !app.parts.search;
       app.root.dataset.open = state.open ?? "";
       for (const tab of tabs.children) {
         tab.setAttribute("aria-selected", String(tab.dataset.view === state.view));
         stages[tab.dataset.view].hidden = tab.dataset.view !== state.view;
       }
-      tabs.hidden = views.length < 2;
-      for (const [field, bar] of choices) bar.choose(state[field]);
       if (has("tokens", "r", "x")) {
         type();
-        const { text, recording } = app, { heads, n_q, n_k, masked } = app.layer, shape = n_q === n_k ? `${count(n_k)} tokens` : `${count(n_q)} queries × ${count(n_k)} keys`;
+        const { text, recording } = app, { heads, masked } = app.layer, { nQ: n_q, nK: n_k } = app.extent(), shape = n_q === n_k ? `${count(n_k)} ${state.unit}` : `${count(n_q)} queries × ${count(n_k)} keys`;
         meta.textContent = [recording.model?.name ?? recording.model ?? recording.name, `${text.layers.length} × ${heads} heads`, shape, masked ? "reads what came before" : "reads both directions", ...(recording.notes ?? [])].filter(Boolean).join(" · ");
         if (store.url) document.title = `${text.title} · Regard`;
       }
@@ -177,14 +166,16 @@ export function shell(app, views) {
       [ends[0].value, ends[1].value] = [short(of.low), short(of.high)];
     },
     /** What a pixel is, how far loading is, and whether numbers are exact. */
-    status(view = app.views.matrix) {
-      if (!view?.map?.width || !app.series) return;
-      const [a, b] = view.levels(), { pool } = app.state, { series } = app;
-      const cell = (axis) => Math.round(1 / axis.zoom), { q, k } = view.camera;
-      const fine = cell(q) === cell(k) ? `1 cell = ${cell(q)} px` : `1 cell = ${cell(k)} × ${cell(q)} px`;
-      const said = a || b ? `1 px = ${count(2 ** a)} × ${count(2 ** b)} cells, ${pool}` : fine;
+    status() {
+      const view = app.views[app.state.view], { series } = app, map = view?.matrix ?? view;
+      if (!view || !series) return;
+      let said = view.scale?.() ?? "";
+      if (map.map?.width) {
+        const [a, b] = map.levels(), { pool } = app.state, { q, k } = map.camera, [tall, wide] = [q, k].map((axis) => Math.round(1 / axis.zoom));
+        said = a || b ? `1 px = ${count(2 ** a)} × ${count(2 ** b)} cells, ${pool}` : `1 cell = ${tall === wide ? tall : `${wide} × ${tall}`} px`;
+      }
       if (scale.textContent !== said) scale.textContent = said;
-      const what = view.sampled ? "sampled" : "exact";
+      const what = map.sampled ? "sampled" : "exact";
       if (exact.textContent !== what) exact.textContent = what;
       const far = series.pending ? `first pass ${percent(series.pending.share ?? 0)}` : app.loading + app.tiles.running.size ? "loading" : "";
       if (progress.textContent !== far) progress.textContent = far;
@@ -198,14 +189,14 @@ export function shell(app, views) {
         const link = make("button", { class: "inline", data: { text: other.x }, text: `'${other.title}'`, on: { click: () => set({ x: other.x }) } });
         lesson.replaceChildren(`${said.lesson.replace(/\.$/, "")}, so try `, link, ".");
       }
-      const found = (said.telling ?? []).slice(0, 4).map((head) => {
+      const found = (said.telling ?? []).slice(0, 3).map((head) => {
         const choose = () => (app.act("card"), app.begin(head, true)), { l, h } = head;
         const card = make("button", { class: "card", data: { head: `${l}.${h}` }, title: head.sentence || null, on: { click: choose } });
-        card.append(make("b", { text: headName(l, h) }), ` ${head.name ? head.said : `brightest cell ${percent(head.weight ?? 0)}`}`);
+        card.append(make("b", { text: headName(l, h) }), ` ${head.name ? head.said : `brightest ${said.sampled && !head.exact ? "sampled " : ""}cell ${percent(head.weight ?? 0)}`}`);
         return card;
       });
       if (!found.length) found.push(make("p", { class: "card quiet", text: "no simple pattern" }));
-      if (said.sinks) found.splice(2, 0, make("p", { class: "card quiet", text: said.sinks }));
+      if (said.sinks) found.splice(2, 0, make("p", { class: "card quiet", text: said.sinks, title: said.sinks }));
       cards.replaceChildren(...found);
       self.lead();
       cards.classList.toggle("wrap", app.text.n <= 64);

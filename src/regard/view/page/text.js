@@ -9,7 +9,6 @@ import { clean, count, number } from "./words.js";
 
 export const name = "text", title = "Text";
 const KEPT = 64; // tiles
-const OPEN = /[([{“‘«]$/, CLOSED = /^[.,;:!?)\]}”’»%]|^['’]\w{1,2}$|^##/; // no space stands behind, before
 
 export function mount(element, app) {
   const inner = make("div"), flow = make("div", { id: "flow", tabindex: 0, role: "region", "aria-label": "the text: left and right move, Enter chooses" }, inner);
@@ -72,8 +71,7 @@ export function mount(element, app) {
     if (raw[first] === undefined || raw[last - 1] === undefined) return false;
     block.replaceChildren(make("span", { class: "faint number", text: heights.length > 1 ? count(first) : "" }));
     for (let t = first; t < last; t++) {
-      const joined = t === first || (spaced ? !/^[\sĠ▁]/.test(raw[t]) : CLOSED.test(raw[t]) || OPEN.test(raw[t - 1]));
-      block.append(joined ? "" : " ", make("span", { data: { t }, class: text.special.has(t) && "faint", text: spaced ? clean(raw[t].replace(/^[ Ġ▁]/, "")) : names[t] }), /[\nĊ]/.test(raw[t]) ? make("br") : "");
+      block.append(t === first ? "" : text.space(t), make("span", { data: { t }, class: text.special.has(t) && "faint", text: spaced ? clean(raw[t].replace(/^[ Ġ▁]/, "")) : names[t] }), /[\nĊ]/.test(raw[t]) ? make("br") : "");
     }
     return (block.full = true);
   }

@@ -3,6 +3,8 @@
 import { clean } from "./words.js";
 
 const PIECE = 16384;
+const OPEN = /[([{“‘«]$/, CLOSED = /^[.,;:!?)\]}”’»%]|^['’]\w{1,2}$|^##/; // no space stands behind, before
+
 export class Tokens {
   /** `params` are {r, x, l} and the unit; `changed()` is called when names arrive. */
   constructor(source, params, { nQ, nK }, changed) {
@@ -68,15 +70,21 @@ export class Tokens {
     }
     return found;
   }
+  /** What stands before a token: a space, or nothing. */
+  space(t) {
+    const raw = this.raw[t];
+    return !t || (this.spaced ? !/^[\sĠ▁]/.test(raw) : CLOSED.test(raw) || OPEN.test(this.raw[t - 1])) ? "" : " ";
+  }
+  /** A token without what tells how it is joined. */
+  bare(t) {
+    return this.spaced ? clean(this.raw[t].replace(/^[ĠĊ▁\s]+/, "")) : this.names[t].replace(/^##/, "");
+  }
   /** A few tokens from a place on, as text. */
   phrase(at, letters) {
     let said = "";
     for (let k = at; k < Math.min(at + 8, this.n) && said.length < letters; k++) {
-      const token = this.raw[k];
-      if (token === undefined) break;
-      if (/^##/.test(token)) said += token.slice(2);
-      else if (this.spaced) said += token.replace(/^[ĠĊ▁\s]+/, " ");
-      else said += said && /^[\p{L}\p{N}(]/u.test(token) ? ` ${token}` : token;
+      if (this.raw[k] === undefined) break;
+      said += this.space(k) + this.bare(k);
     }
     return said.trim();
   }

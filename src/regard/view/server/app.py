@@ -29,7 +29,7 @@ from regard.view.server.base import Bases
 from regard.view.server.guard import HEADERS, Guard, Receive, Scope, Send, send_body, send_refusal
 from regard.view.server.holdings import Holdings, Recorded
 from regard.view.server.jobs import Abandoned, Job, Lane, step_back
-from regard.view.server.page import INDEX, Page
+from regard.view.server.page import INDEX, Page, takes_gzip
 from regard.view.server.trim import give_back
 
 FLOATS = b"application/octet-stream"
@@ -159,17 +159,20 @@ class App:
     # The others.
 
     async def _index(self, request: Request) -> Response:
-        return self._file(INDEX)
+        return self._file(INDEX, request)
 
     async def _module(self, request: Request) -> Response:
-        return self._file(request.path_params["name"])
+        return self._file(request.path_params["name"], request)
 
-    def _file(self, name: str) -> Response:
+    def _file(self, name: str, request: Request) -> Response:
         found = self.page.get(name)
         if found is None:
             raise Refused(404, f"the page has no {shown(name)}, expected one of its modules")
-        kind, content = found
-        return Response(content, media_type=None, headers={"content-type": kind.decode()})
+        kind, content, packed = found
+        headers = {"content-type": kind.decode(), "vary": "accept-encoding"}
+        if takes_gzip(request.headers.get("accept-encoding", "")):
+            content, headers["content-encoding"] = packed, "gzip"
+        return Response(content, media_type=None, headers=headers)
 
     async def _answer(self, route: Route, request: Request) -> Response:
         asked = read(route.kinds, request.scope["query_string"])

@@ -27,7 +27,7 @@ SAMPLED = 256  # query rows that stand for all of a longer text
 WAIT = 0.05  # seconds between two looks whether somebody still waits
 SOON = 1 << 24  # cells that are looked at before anybody asks
 FULL = 1 << 27  # cells of all heads up to which each is looked at for patterns; past it a sample of the queries
-SAMPLE = 1 << 25  # cells that are looked at then
+SAMPLE = 1 << 24  # cells that are looked at then, a second or so
 PIXELS = 1 << 24  # of all pictures of a layer
 CELLS = 1 << 19  # of rows that are pooled at a time
 

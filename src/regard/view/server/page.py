@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -13,13 +15,27 @@ KINDS = {
     ".json": b"application/json",
 }
 INDEX = "index.html"
+# A coding that may be used has a weight above 0, or none.
+CODING = re.compile(r"\s*([\w*-]+)\s*(?:;\s*q\s*=\s*([0-9.]+)\s*)?")
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether a client that says this of codings can read gzip.
+
+    >>> [takes_gzip(x) for x in ("gzip, deflate, br", "br;q=1, *", "gzip;q=0, *", "identity", "")]
+    [True, True, False, False, False]
+    """
+    parts = (CODING.fullmatch(part) for part in accepted.lower().split(","))
+    weight = {found[1]: found[2] or "1" for found in parts if found}
+    return weight.get("gzip", weight.get("*", "0")).strip("0.") != ""
 
 
 class Page:
     """The page and its modules; `fresh` reads them anew each time, while they are worked on."""
 
     def __init__(self, fresh: bool = False):
-        self.fresh, self.read = fresh, {}  # type: bool, dict[str, tuple[bytes, bytes]]
+        self.fresh = fresh
+        self.read: dict[str, tuple[bytes, bytes, bytes]] = {}
         self.table = self._table()
 
     def _table(self) -> dict[str, Traversable]:
@@ -28,8 +44,8 @@ class Page:
             return {}
         return {x.name: x for x in folder.iterdir() if x.is_file() and _suffix(x.name) in KINDS}
 
-    def get(self, name: str) -> tuple[bytes, bytes] | None:
-        """(kind, content) of a file."""
+    def get(self, name: str) -> tuple[bytes, bytes, bytes] | None:
+        """(kind, content, the same compressed) of a file; that is made once."""
         if self.fresh:
             self.table = self._table()
         place = self.table.get(name)
@@ -37,7 +53,8 @@ class Page:
             return None
         found = None if self.fresh else self.read.get(name)
         if found is None:
-            found = self.read[name] = KINDS[_suffix(name)], place.read_bytes()
+            content = place.read_bytes()
+            found = self.read[name] = KINDS[_suffix(name)], content, gzip.compress(content, mtime=0)
         return found
 
     def names(self) -> list[str]:
