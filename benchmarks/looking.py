@@ -147,16 +147,18 @@ print(opened, time.perf_counter() - start)
 
 
 def opening(rounds: int) -> Figures:
-    """In new processes, a long recording and a small one in turn: opened, and a head of it taken."""
+    """In new processes that find bytecode, a long recording and a small one in turn: opened, and a head of it taken."""
     plant = import_module("regard.recording.planted").plant
     found: dict[int, list[tuple[float, float]]] = {SMALL: [], LONG: []}
     with tempfile.TemporaryDirectory() as folder:
+        environment = {x: y for x, y in os.environ.items() if x != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
         for n in found:
             plant(f"{folder}/{n}.regard", n, sync=False)
         for number in range(rounds + 1):
             for n, times in found.items():
                 command = [sys.executable, "-c", OPEN, f"{folder}/{n}.regard"]
-                done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+                done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
                 if number:
                     opened, taken = map(float, done.stdout.split())
                     times.append((opened, taken))

@@ -19,7 +19,8 @@ import safetensors.numpy
 import regard
 from regard.errors import RecordingError
 from regard.recording import recorder as recorder_module
-from regard.recording.format import checked, sound, unchecked
+from regard.recording import writer as writer_module
+from regard.recording.format import SLICE, checked, sound, unchecked
 from tests.recording.test_round_trip import Array, arrays, same
 from tests.system.scripts import run
 
@@ -109,6 +110,27 @@ def test_flipped_bits_are_found(copy: Path) -> None:
             everything(copy, build=number % 8 == 0)
         file.write_bytes(contents[file])
     everything(copy)
+
+
+@pytest.mark.parametrize("large", [1, 1 << 30], ids=["by two threads", "by one"])
+def test_it_is_told_where_a_file_was_altered(tmp_path: Path, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "LARGE", large)
+    x = arrays(2, 20_000, 8)
+    with regard.recording(tmp_path / "r") as recorder:
+        recorder.layer(x, x[:1], name="first", lse=False)
+    rec = regard.open(tmp_path / "r")
+    assert rec.verify()
+    file = tmp_path / "r" / "000000.safetensors"
+    content = file.read_bytes()
+    assert len(content) > SLICE + 100
+    for at, where in ((5000, f"0 to {SLICE - 1}"), (SLICE - 1, f"0 to {SLICE - 1}"), (SLICE, f"{SLICE} to "), (-1, "")):
+        for bit in range(8):
+            flipped = bytearray(content)
+            flipped[at] ^= 1 << bit
+            file.write_bytes(flipped)
+            expected = f"in its bytes {where or SLICE}.*: its layer, 'first', was altered"
+            with pytest.raises(RecordingError, match=rf"^000000\.safetensors of .*{expected}"):
+                rec.verify()
 
 
 def test_what_is_cut_off_is_found(good: Path, tmp_path: Path) -> None:
@@ -203,7 +225,8 @@ WRONG: list[tuple[str, Any]] = [
     ("steps", [[3, 6], [3, 5]]), ("steps", [[10**20, 6]]), ("steps", [6, 6]), ("steps", "66"), ("steps", [[6, 6, 6]]),
     ("scale", 0.5), ("scale", "x"), ("scale", None), ("scale", "0x1p99999"), ("score", "os.system"), ("score", None),
     ("score", "general"), ("single", True), ("single", 1), ("rounded", None), ("size", 10**12), ("size", "x"),
-    ("sha256", ""), ("sha256", 5), ("mask", 5), ("mask", []), ("mask", [["variable", "q"]]), ("mask", deep(900)),
+    ("crc32", ""), ("crc32", 5), ("crc32", "0" * 16), ("mask", 5), ("mask", []), ("mask", [["variable", "q"]]),
+    ("mask", deep(900)),
     ("mask", [["variable", "score"], ["constant", 1], ["lt", 0, 1]]), ("modify", [["constant", True]]),
     ("modify", [["gather", "5", 0]]), ("tensors", None), ("tensors", []), ("tensors", {}), ("tensors", {"q": 5}),
     ("across", None), ("across", "q"), ("across", ["x"]), ("across", [["q"]]), ("across", ["k", "k"]),

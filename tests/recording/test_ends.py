@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.recording.room import KEPT, Room
 from tests.system.scripts import run
 
 # Layers whose numbers tell which they are; big ones and small ones, a batch of texts, and steps of decoding.
@@ -182,3 +183,36 @@ def test_many_bytes_wait_for_each_other(tmp_path: Path) -> None:
         for _ in range(3):
             recorder.layer(large, large, lse=False)
     assert regard.open(tmp_path / "s").verify()
+
+
+@pytest.mark.parametrize("across", [False, True], ids=["head after head", "row after row"])
+def test_the_room_of_what_was_written_is_used_again(tmp_path: Path, across: bool) -> None:
+    """And not before: a layer that waits keeps what it has, whatever comes after it."""
+    x = np.empty((300, 2, 64) if across else (2, 300, 64), np.float32)
+    q = x.swapaxes(0, 1) if across else x
+    with regard.recording(tmp_path / "r", sync=False) as recorder:
+        for number in range(40):
+            x[...] = number
+            recorder.layer(q, q[:1, : 300 - number], lse=False)
+            if number % 10 == 9:
+                recorder.writer.wait()
+                kept = len(recorder.room.free)
+                assert 1 <= kept <= 2 * 10  # as many as ever waited
+                assert not recorder.room.lent
+    assert not recorder.room.free
+    rec = regard.open(tmp_path / "r")
+    assert rec.verify()
+    for number in range(40):
+        (chunk,) = (x for x in rec.chunks if x.layer == str(number))
+        assert all((array == number).all() for name, array in rec.arrays(chunk).items())
+
+
+def test_room_is_bounded() -> None:
+    room = Room()
+    copies = [room.copy(np.ones((1 << 20,))) for _ in range(12)]  # 8 MiB each
+    room.back(*copies)
+    assert sum(x.nbytes for x in room.free) <= KEPT
+    small = np.ones(10)
+    assert not np.shares_memory(room.copy(small), small)
+    room.back(small, None)  # it was not lent
+    assert all(x.nbytes == 8 << 20 for x in room.free)

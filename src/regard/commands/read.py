@@ -135,7 +135,7 @@ def _texts(recording: Any) -> Rows:
 
 
 def _verify(given: argparse.Namespace, recording: Any) -> int:
-    """Hold a recording against its digests."""
+    """Hold a recording against its checks."""
     try:
         with Bar("verifying") as bar:
             recording.verify(bar)

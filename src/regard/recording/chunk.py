@@ -12,7 +12,7 @@ import numpy as np
 from regard.algebra.expression import Expression, mentions
 from regard.algebra.scores import Score, additive, dot, general
 from regard.errors import RecordingError, RegardError
-from regard.recording.format import Layout, described, file_name, layout, tensors_of, whole
+from regard.recording.format import Layout, crcs, described, file_name, layout, tensors_of, whole
 from regard.recording.piece import Piece
 from regard.recording.trees import read, real, written
 
@@ -60,7 +60,7 @@ def _across(x: Array | None) -> bool:
 
 
 def line(number: int, text: int, layer: str, named: Mapping[str, Array], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What the manifest says of a chunk, but for its file's digest."""
+    """What the manifest says of a chunk, but for its file's size and checks."""
     shapes = {name: [dtype, list(shape)] for name, (dtype, shape) in described(named).items()}
     return {"chunk": number, "text": text, "layer": layer, **told, "tensors": shapes}
 
@@ -81,7 +81,7 @@ class Chunk:
     steps: tuple[tuple[int, int], ...]
     tensors: Mapping[str, Tensor]
     layout: Layout
-    digest: str
+    checks: list[str]  # of each slice of the file
     told: Mapping[str, Any]
 
     @property
@@ -167,11 +167,12 @@ def chunk_of(content: Mapping[str, Any], where: str) -> Chunk:
             "modify": _,
             "mask": _,
             "size": int(size),
-            "sha256": str(digest),
+            "crc32": str(digits),
         }:
             steps = tuple((x[0], x[1]) for x in given if isinstance(x, list) and len(x) == 2 and all(map(whole, x)))
             fine = len(steps) == len(given) and all(map(whole, (number, text, row, key, size)))
-            problem = "" if fine and len(digest) == 64 else "numbers that no size can be"
+            checks = crcs(digits, size) if fine else None
+            problem = "numbers that no size can be, or too few checks" if checks is None else ""
             found = tensors_of(content.get("tensors"), where)
             place = layout(found)
             if not problem:
@@ -181,12 +182,12 @@ def chunk_of(content: Mapping[str, Any], where: str) -> Chunk:
                 )
         case _:
             problem = "entries that this format does not know"
-    if problem or turned is None:
+    if problem or turned is None or checks is None:
         raise RecordingError(f"{where} has {problem}, expected a line as Regard writes it: the recording was altered")
     if place.size != size:
         raise RecordingError(f"{where} tells of {size} bytes where its tensors take {place.size}: it was altered")
     (texts, heads, rows, _), new = turned["q"][1], turned["k"][1][2]
-    return Chunk(number, text, texts, layer, row, key, rows, new, heads, steps, turned, place, digest, content)
+    return Chunk(number, text, texts, layer, row, key, rows, new, heads, steps, turned, place, checks, content)
 
 
 def _turned(found: Mapping[str, Tensor], across: list[Any]) -> dict[str, Tensor] | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.errors import RecordingError
 from regard.recording.chunk import Chunk, chunk_of
-from regard.recording.format import FORMAT, MANIFEST, TOKENS, VERSION, sound, unchecked
+from regard.recording.format import FORMAT, MANIFEST, SLICE, TOKENS, VERSION, crc, sound, unchecked
 from regard.recording.names import known
 
 
@@ -130,3 +130,21 @@ def mapped(path: Path, chunk: Chunk) -> mmap.mmap:
     if found[: len(chunk.layout.head)] != chunk.layout.head:
         raise RecordingError(f"{place} does not begin as it was written: it was altered")
     return found
+
+
+def compared(path: Path, chunk: Chunk) -> Iterator[tuple[int, int, bool]]:
+    """Where each slice of a chunk's file begins, how long it is, and whether it is as it was written."""
+    place = path / chunk.name
+    size = chunk.layout.size
+    room = memoryview(bytearray(min(SLICE, size)))
+    try:
+        with opened(place, size) as file:
+            for number, check in enumerate(chunk.checks):
+                first = number * SLICE
+                part = room[: min(SLICE, size - first)]
+                have = 0
+                while have < len(part) and (count := file.readinto(part[have:])):
+                    have += count
+                yield first, len(part), have == len(part) and crc([part]) == check
+    except OSError as error:
+        raise unread(place, error) from error

@@ -15,8 +15,7 @@ from regard.errors import RecordingError, counted, within
 from regard.matrix import AttentionMatrix
 from regard.pools import places
 from regard.recording.chunk import Chunk
-from regard.recording.files import manifest, mapped, opened, tokens, unread
-from regard.recording.format import DIGEST
+from regard.recording.files import compared, manifest, mapped, tokens
 from regard.recording.growth import joined, whole
 from regard.recording.names import axes
 from regard.recording.piece import Piece
@@ -96,26 +95,21 @@ class Recording:
         }
 
     def verify(self, progress: Progress | None = None) -> bool:
-        """Read every file and compare digests: True, or a RecordingError that says what is not as it was written."""
+        """Read every file and compare checks: True, or a RecordingError that says what is not as it was written."""
         manifest(self.path)
         self._names = tokens(self.path)
         total = sum(x.layout.size for x in self.chunks)
         done = 0
         for chunk in self.chunks:
-            digest = DIGEST()
-            try:
-                with opened(self.path / chunk.name, chunk.layout.size) as file:
-                    while part := file.read(1 << 20):
-                        digest.update(part)
-                        done += len(part)
-                        if progress is not None:
-                            progress(done / total)
-            except OSError as error:
-                raise unread(self.path / chunk.name, error) from error
-            if digest.hexdigest() != chunk.digest:
-                raise RecordingError(
-                    f"{chunk.name} of {self.path} is not as it was written: its layer, {chunk.layer!r}, was altered"
-                )
+            for first, count, right in compared(self.path, chunk):
+                if not right:
+                    raise RecordingError(
+                        f"{chunk.name} of {self.path} is not as it was written, in its bytes {first} to "
+                        f"{first + count - 1}: its layer, {chunk.layer!r}, was altered"
+                    )
+                done += count
+                if progress is not None:
+                    progress(done / total)
             chunk.piece(self.arrays(chunk))
         return True
 

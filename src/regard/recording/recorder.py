@@ -21,6 +21,7 @@ from regard.recording.format import FORMAT, VERSION, checked
 from regard.recording.growth import joined
 from regard.recording.names import Names, listed
 from regard.recording.piece import Piece
+from regard.recording.room import Room
 from regard.recording.taken import Call
 from regard.recording.writer import Writer, failed
 from regard.terms import Modify
@@ -100,6 +101,7 @@ class Recorder:
         except (TypeError, ValueError) as error:
             raise DtypeError(f"model is {model!r}, expected a name, or what JSON can hold ({error})") from None
         self.writer = Writer(_folder(self.path), header, sync)
+        self.room = Room()
         self.layers: dict[str, Layer] = {}
         self.waiting: dict[str, list[Piece]] = {}  # what decoding left, by layer
         self.since = math.inf  # when the first of it came
@@ -139,6 +141,7 @@ class Recorder:
                     self._put_tokens(now=True)
             finally:
                 self.writer.close()
+                self.room.clear()
 
     # What is recorded.
 
@@ -184,14 +187,14 @@ class Recorder:
         rows = call.of.n_q
         found = None if lse is None or lse is False else call.lse(lse)
         if known is None:
-            piece = call.piece(what, found, self.values, 0, 0, new)
+            piece = call.piece(what, found, self.values, 0, 0, new, self.room)
             self.texts.place(call.of.batch, rows, keys)
             self.texts.check(ours, theirs, call.of.batch, rows, keys)
             self.texts.layer(label, rows, keys, ours, theirs)
         else:
             if lse is None and keys == call.of.n_k and not (self.rounds and call.q.storage != "bf16"):
                 found = call.settle(what)
-            piece = call.piece(what, found, self.values, known.rows, known.keys, new)
+            piece = call.piece(what, found, self.values, known.rows, known.keys, new, self.room)
             known.fits(label, piece)
             self.texts.grown(label, known.rows + rows, rows, ours)
         last = call.key_row(call.of.n_k - 1) if new else b"" if known is None else known.last
@@ -253,9 +256,13 @@ class Recorder:
         def made() -> Piece:
             return settled(joined([x.in_bf16() for x in pieces] if rounds else pieces), settle)
 
+        def written() -> None:
+            for x in pieces:
+                self.room.back(x.q, x.k, x.v, x.plane, x.bias)
+
         self._put_tokens(now=self.first)
         self.first = False
-        self.writer.put(self.texts.first, label, made, sum(x.size for x in pieces))
+        self.writer.put(self.texts.first, label, made, sum(x.size for x in pieces), written)
 
     def _put_tokens(self, now: bool) -> None:
         """Have tokens.json written anew; unless it has to be now, not more often than every second."""

@@ -15,6 +15,7 @@ from regard.folding import folded
 from regard.problem import Problem, View, problem, view
 from regard.recording.format import NAMES
 from regard.recording.piece import Piece, bare_scale
+from regard.recording.room import Room
 from regard.recording.trees import gathered_anew
 from regard.results import as_numpy
 from regard.terms import Terms, terms
@@ -51,21 +52,21 @@ class Call:
         made = Weights(problem(views.q, views.k, None), views.q, views.k, what)
         return made.lse().reshape(of.batch, of.heads, of.n_q)
 
-    def piece(self, what: Terms, lse: Array | None, values: bool, row: int, key: int, new: int) -> Piece:
+    def piece(self, what: Terms, lse: Array | None, values: bool, row: int, key: int, new: int, room: Room) -> Piece:
         """A copy: from this row and this key on, of which the last `new` came with the call."""
         of = self.of
         keys = key + new
         last = slice(of.n_k - new, of.n_k)
         return Piece(
-            q=_copied(np.broadcast_to(_full(self.q, of), (*of.leading, of.heads, of.n_q, of.d)), of),
-            k=_copied(_full(self.k, of)[..., last, :], of),
-            v=_copied(_full(self.v, of)[..., last, :], of) if self.v is not None and values else None,
+            q=_copied(np.broadcast_to(_full(self.q, of), (*of.leading, of.heads, of.n_q, of.d)), of, room),
+            k=_copied(_full(self.k, of)[..., last, :], of, room),
+            v=_copied(_full(self.v, of)[..., last, :], of, room) if self.v is not None and values else None,
             lse=lse,
             scale=what.scale,
             modify=_owned(what.modify),
             mask=_owned(what.mask),
-            plane=_plane(what.mask_array, of),
-            bias=_plane(what.bias, of),
+            plane=_plane(what.mask_array, of, room),
+            bias=_plane(what.bias, of, room),
             sinks=None if what.sinks is None else what.sinks.copy(),
             score=_score(self.score),
             single=of.single,
@@ -96,15 +97,15 @@ def _full(x: View, of: Problem) -> Array:
     return array[None] if of.single else array
 
 
-def _copied(x: Array, of: Problem) -> Array:
+def _copied(x: Array, of: Problem, room: Room) -> Array:
     """A copy with leading axes as one, (B|1, heads, n, d); row after row in memory where that is how it lies.
 
     A projection leaves all heads of a row beside each other; to take them apart would cost several times the copy.
     """
     flat = _flat(x, of)
     if flat.strides[1] < flat.strides[2]:
-        return np.array(flat.swapaxes(1, 2), order="C").swapaxes(1, 2)  # (B|1, n, heads, d) -> (B|1, heads, n, d)
-    return np.array(flat, order="C")
+        return room.copy(flat.swapaxes(1, 2)).swapaxes(1, 2)  # (B|1, n, heads, d) -> (B|1, heads, n, d)
+    return room.copy(flat)
 
 
 def _flat(x: Array, of: Problem) -> Array:
@@ -116,13 +117,13 @@ def _flat(x: Array, of: Problem) -> Array:
     return np.broadcast_to(x, (*of.leading, *inner)).reshape(of.batch, *inner)
 
 
-def _plane(x: View | None, of: Problem) -> Array | None:
+def _plane(x: View | None, of: Problem, room: Room) -> Array | None:
     """A copy of a (query, key) array; what is repeated over texts and heads is kept once."""
     if x is None:
         return None
     array = as_numpy(x)
     once: list[Any] = [slice(0, 1) if stride == 0 else slice(None) for stride in array.strides[:-2]]
-    return _copied(array[tuple(once)], of)
+    return _copied(array[tuple(once)], of, room)
 
 
 def _owned(x: Expression | None) -> Expression | None:

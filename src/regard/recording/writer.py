@@ -10,6 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ import numpy as np
 
 from regard.errors import RecordingError
 from regard.recording.chunk import line, tensors
-from regard.recording.format import ALIGNMENT, DIGEST, MANIFEST, TOKENS, checked, described, file_name, layout
+from regard.recording.format import MANIFEST, SLICE, TOKENS, Layout, checked, crc, described, file_name, layout
 from regard.recording.piece import Piece
 
 WAITING = 256 << 20  # bytes of chunks that may wait; one larger chunk may wait alone
-SLICE = 1 << 20  # bytes that are hashed and written together, while they are in the cache
+LARGE = 16 << 20  # bytes of a file from which on a second thread is worth its while
+BEGUN = 16 << 20  # bytes after which the system is asked to begin with putting them on the disk
+MANY = 64  # parts of a slice that are put together before they are written
 
 BINARY = getattr(os, "O_BINARY", 0)  # a system that would change line ends
 
@@ -78,9 +81,15 @@ class Writer:
 
     # From the recorder's thread.
 
-    def put(self, text: int, layer: str, make: Callable[[], Piece], size: int) -> None:
-        """A chunk to be written: `make` gives its piece, in the writer's thread."""
-        self.later(lambda: self._chunk(text, layer, make()), size)
+    def put(self, text: int, layer: str, make: Callable[[], Piece], size: int, after: Job | None = None) -> None:
+        """A chunk to be written: `make` gives its piece, in the writer's thread, and `after` is called when it is."""
+
+        def job() -> None:
+            self._chunk(text, layer, make())
+            if after is not None:
+                after()
+
+        self.later(job, size)
 
     def later(self, job: Job, size: int = 0) -> None:
         """Something to be done after what waits."""
@@ -150,31 +159,28 @@ class Writer:
         named, told = tensors(piece)
         place = layout(described(named))
         name = file_name(self.number)
-        digest = self._file(name, place.head, place.places, named)
-        content = line(self.number, text, layer, named, told) | {"size": place.size, "sha256": digest}
+        checks = self._file(name, place, named)
+        content = line(self.number, text, layer, named, told) | {"size": place.size, "crc32": checks}
         _write(self.manifest, checked(content) + b"\n")
         self.number += 1
 
-    def _file(self, name: str, head: bytes, places: Mapping[str, Any], named: Mapping[str, Array]) -> str:
-        """Write the tensors; the digest of the file."""
-        digest = DIGEST()
-        at = 0
+    def _file(self, name: str, place: Layout, named: Mapping[str, Array]) -> str:
+        """Write the tensors; the checks of the file."""
+        if place.size >= LARGE:  # checked by another thread meanwhile
+            with ThreadPoolExecutor(1) as other, self._renamed(name) as file:
+                coming = []
+                for parts in _slices(place, named):
+                    coming.append(other.submit(crc, parts))
+                    _write(file, *parts)
+                    if self.sync:
+                        _begin(file, len(coming) * SLICE)
+                return "".join(x.result() for x in coming)
+        checks = []
         with self._renamed(name) as file:
-
-            def put(part: Any) -> None:
-                nonlocal at
-                digest.update(part)
-                _write(file, part)
-                at += len(part)
-
-            put(head)
-            for key, place in places.items():
-                put(bytes(place.start - at))
-                memory: Any = named[key].reshape(-1).view(np.uint8).data  # the same bytes, without a copy
-                for first in range(0, place.size, SLICE):
-                    put(memory[first : first + SLICE])
-            put(bytes(-at % ALIGNMENT))
-        return digest.hexdigest()
+            for parts in _slices(place, named):  # each is checked and written while it is in the cache
+                checks.append(crc(parts))
+                _write(file, *parts)
+        return "".join(checks)
 
     def put_tokens(self, content: Mapping[str, Any]) -> None:
         """tokens.json, written anew."""
@@ -215,11 +221,51 @@ def _fsync(path: Path) -> None:
         os.close(file)
 
 
-def _write(file: int, part: Any) -> None:
+def _begin(file: int, written: int) -> None:
+    """Have the disk busy while there is more to be written: at close less is left to wait for."""
+    if written % BEGUN == 0 and hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, written - BEGUN, BEGUN, os.POSIX_FADV_DONTNEED)
+
+
+def _parts(place: Layout, named: Mapping[str, Array]) -> Iterator[Any]:
+    """The bytes of a file, one part after the other, without a copy."""
+    yield place.head
+    at = len(place.head)
+    for name, where in place.places.items():
+        yield bytes(where.start - at)
+        yield named[name].reshape(-1).view(np.uint8).data
+        at = where.start + where.size
+    yield bytes(place.size - at)
+
+
+def _slices(place: Layout, named: Mapping[str, Array]) -> Iterator[list[Any]]:
+    """The parts of each slice of a file."""
+    parts: list[Any] = []
+    left = SLICE
+    for part in _parts(place, named):
+        first = 0
+        while first < len(part):
+            parts.append(memoryview(part)[first : first + left])
+            first += len(parts[-1])
+            left -= len(parts[-1])
+            if not left:
+                yield parts
+                parts, left = [], SLICE
+    if parts:
+        yield parts
+
+
+def _write(file: int, *parts: Any) -> None:
     """All of it: a system may write less than it is given."""
-    left = memoryview(part)
-    while len(left):
-        left = left[os.write(file, left) :]
+    if len(parts) > MANY or not hasattr(os, "writev"):
+        parts = (b"".join(parts),)
+    left = [memoryview(x) for x in parts]
+    while left:
+        count = os.writev(file, left) if len(left) > 1 else os.write(file, left[0])
+        while left and count >= len(left[0]):
+            count -= len(left.pop(0))
+        if left:
+            left[0] = left[0][count:]
 
 
 def failed(path: Path, error: OSError) -> RecordingError:
