@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,3 +25,24 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         del os.environ["REGARD_CACHE"]
     else:
         os.environ["REGARD_CACHE"] = before
+
+
+TOGETHER = {
+    "tests/page/": "browser",
+    "tests/models/test_encoder.py": "transformers",
+    "tests/recording/test_torch_models.py": "transformers",
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share a browser, or long imports, stay together on one worker; all others go where there is room."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((group for start, group in TOGETHER.items() if nodeid.startswith(start)), nodeid)
+
+    return Scheduling(config, log)

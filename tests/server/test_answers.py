@@ -408,6 +408,26 @@ def test_overview() -> None:
         assert client.get("overview", "r=0&x=0&l=1").status == 404
 
 
+@pytest.mark.parametrize(("row", "told"), [(None, [(0, 0), (0, 1)]), (30, [(0, 0)]), (29, [(0, 0), (0, 1)])])
+def test_of_a_sample_only_a_bright_cell_is_told(
+    row: int | None, told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where most queries were not seen, the brightest of the others tells nothing; without a sample it does."""
+    n = 64
+    q = np.stack([40 * np.eye(n, k=-1), 2 * np.eye(n)[::-1]]).astype(np.float32)
+    if row is not None:
+        monkeypatch.setattr(overviews, "FULL", 1)  # the queries 0, 4, 8, … 29, 34 …: 30 is not among them
+        monkeypatch.setattr(overviews, "SAMPLE", 1)
+        q[1, row, 7] = 20
+    matrix = regard.matrix(
+        q, np.eye(n, dtype=np.float32)[None].repeat(2, axis=0), scale=1.0, tokens=list(map(str, range(n)))
+    )
+    with serving(held(matrix)) as client:
+        said = client.get("overview", "r=0&x=0").said
+    assert said["sampled"] == (0 if row is None else 16)
+    assert sorted((head["l"], head["h"]) for head in said["telling"]) == told
+
+
 def test_numbers_are_json_even_where_they_are_none() -> None:
     """NaN is no JSON."""
     q, k = arrays(2, 6, 6)

@@ -97,6 +97,18 @@ def test_the_page_comes_from_a_table() -> None:
         assert (answer.status, answer.headers["location"]) == (307, f"/{SECRET}/")
 
 
+def test_the_page_is_compressed_for_who_can_read_that() -> None:
+    with serving(sentence()) as client:
+        path = f"/{SECRET}/page/app.js"
+        plain, packed = (client.raw(path, headers={"accept-encoding": x}) for x in ("identity", "gzip, deflate, br"))
+        assert "content-encoding" not in plain.headers
+        assert packed.headers["content-encoding"] == "gzip"
+        assert plain.headers["vary"] == packed.headers["vary"] == "accept-encoding"
+        assert packed.body == plain.body  # the client has undone it
+        assert int(packed.headers["content-length"]) < len(plain.body) / 2
+        assert "content-encoding" not in client.raw(path, headers={"accept-encoding": "br, gzip;q=0"}).headers
+
+
 @pytest.mark.parametrize(
     "name",
     [

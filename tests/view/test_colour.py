@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
+from importlib.resources import files
+
 import numpy as np
 import pytest
 
-from regard.view.colour import DARK, LIGHT, Scale, Theme, nearest, oklab, ramp
+from regard.view import colour
+from regard.view.colour import DARK, HUES, LIGHT, Scale, Theme, nearest, oklab, ramp, rgb
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
@@ -51,3 +56,25 @@ def test_every_value_has_a_place() -> None:
         places = scale.index(np.array([-5.0, 0.0, 1e-30, 0.5, 7.0, np.nan]))
         assert places.min() >= 0
         assert places.max() <= 255
+
+
+# The page has these colours in a module of its own.
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_the_page_has_the_same_themes(name: str) -> None:
+    page = (files("regard.view") / "page" / "colour.js").read_text("utf-8")
+    found = re.search(rf"export const THEMES = {{.*?\b{name}: {{(.*?)\n  }}", page, re.DOTALL)
+    assert found is not None
+    single = dict(re.findall(r'(\w+): "(#\w{6})"', found[1]))
+    several = {key: tuple(re.findall(r"#\w{6}", stops)) for key, stops in re.findall(r"(\w+): \[(.*?)\]", found[1])}
+    wanted = asdict(LIGHT if name == "light" else DARK)
+    assert {key: (single | several).get(key) for key in wanted} == wanted
+
+
+def test_the_page_has_the_same_hues_and_scales() -> None:
+    page = (files("regard.view") / "page" / "colour.js").read_text("utf-8")
+    patterns = page[page.index("export const PATTERNS") :]
+    assert {letter: rgb(hue) for letter, hue in re.findall(r'(\w): \["[\w ]+", "(#\w{6})"\]', patterns)} == HUES
+    for number in ("LINEAR_UP_TO", "REACH"):
+        assert f"{number} = {getattr(colour, number)};" in page

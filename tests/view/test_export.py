@@ -14,6 +14,7 @@ import regard
 from regard.view import export
 from regard.view.export import document, modules, page
 from regard.view.questions import Questions
+from regard.view.server.answers import Said
 from regard.view.server.asked import Refused
 from regard.view.server.base import LONG
 from regard.view.server.holdings import Recorded
@@ -97,6 +98,24 @@ def test_short_text_is_held_whole() -> None:
     assert {"distance.1.0", "shares.1.0", "steps.1.0", "thumbs.0", "thumbs.1"} <= set(data["answers"])
 
 
+def test_sentences_are_those_of_the_server() -> None:
+    questions = asked()
+    held = script(document(questions, 0, 0, 1, 0), "data")["heads"]
+    assert {len(head["said"]) for head in held.values()} == {36}
+    said = questions.ask("cell", r=0, x=0, l=1, h=1, i=4, j=2)
+    assert isinstance(said, Said)
+    assert held["1.1"]["said"]["4.2"] == said.value["sentence"]
+
+
+def test_sentences_are_those_of_the_strongest_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "SENTENCES", 20)
+    held = script(document(asked(), 0, 0, 1, 0, "i=2&j=5"), "data")["heads"]
+    weights = floats(held["1.0"]["values"]).reshape(6, 6)
+    strongest = {f"{i}.{j}" for i in range(6) for j in np.argsort(-weights[i])[:3]}
+    assert set(held["1.0"]["said"]) == strongest | {"2.5"}  # the cell that is looked at
+    assert [len(held[name]["said"]) for name in ("0.0", "0.1", "1.1")] == [0, 0, 0]
+
+
 def test_heads_are_held_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "ROOM", 2 * 4 * 36)
     data = script(document(asked(), 0, 0, 1, 1), "data")
@@ -131,6 +150,25 @@ def test_state_that_is_no_cell_is_let_be() -> None:
     assert not [name for name in data["answers"] if name.startswith("cell")]
     data = script(document(asked(n=600, heads=1, layers=1), 0, 0, 0, 0, "i=99999&j=1"), "data")
     assert "cell.0.0.99999.1" not in data["answers"]
+
+
+def test_what_others_are_told_stays_as_it_is() -> None:
+    questions = asked()
+    before = json.dumps(questions.ask("about").value)  # type: ignore[union-attr]  # JSON
+    document(questions, 0, 0, 0, 0)
+    assert json.dumps(questions.ask("about").value) == before  # type: ignore[union-attr]  # JSON
+
+
+@pytest.mark.parametrize("place", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 2, 0), (0, 0, 0, 2)])
+def test_what_is_not_there_is_refused(place: tuple[int, int, int, int]) -> None:
+    with pytest.raises(Refused, match="there is no "):
+        document(asked(), *place)
+
+
+def test_state_has_only_what_the_file_holds() -> None:
+    state = "l=0&unit=words&sinks=without&minus=0.0.1.1"
+    assert script(document(asked(), 0, 0, 0, 0, state), "data")["state"] == "l=0&minus=0.0.1.1"
+    assert script(document(asked(), 0, 0, 0, 0, "l=0&minus=1.0.1.1"), "data")["state"] == "l=0"
 
 
 def test_a_question_that_is_not_known_is_refused() -> None:

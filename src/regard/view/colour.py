@@ -23,6 +23,7 @@ RGB = tuple[int, int, int]
 Depth = Literal["none", "256", "full"]
 
 STEPS = 256  # of a ramp
+REACH = 0.8  # of a ramp that stands for one sign: further on both are nearly black, or nearly white
 LINEAR_UP_TO = 64  # tokens; with more, an even weight is too small to be seen on a linear scale
 
 
@@ -188,7 +189,8 @@ class Scale:
         if self.kind != "diverging":
             return ramp(theme.ramp)
         half = STEPS // 2
-        return np.concatenate([ramp(theme.negative, half)[::-1], ramp(theme.ramp, half)])
+        signs = [ramp(stops, round(half / REACH))[:half] for stops in (theme.negative, theme.ramp)]
+        return np.concatenate([signs[0][::-1], signs[1]])
 
     def index(self, values: Any) -> Array:
         """The place of values in that table; NaN is at 0 and has to be marked apart."""

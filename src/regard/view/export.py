@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from regard.view.questions import Questions
-from regard.view.server.answers import CAUTION, HEAD, Answer, File, Floats, Route, Said, Server
+from regard.view.server.answers import CAUTION, HEAD, Answer, File, Floats, Route, Said, Server, sentence
 from regard.view.server.asked import Refused, Words
 from regard.view.server.jobs import Job
 
@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 
 WHOLE = 512  # tokens up to which heads are held whole
 ROOM = 8 << 20  # bytes of heads
+SENTENCES = 1 << 13  # of cells of these: of all, or of the strongest of each row of the first
 SIDE = 256  # pixels of a tile
 FINER = 3  # levels of tiles of the head that is seen, the coarsest among them
 TELLING = 3  # heads of longer texts, beside the one that is seen
@@ -136,10 +137,16 @@ def document(asked: Questions, r: int, x: int, layer: int, h: int, state: str = 
         made.put(answers, *head)
     if not whole:
         made.put_lines(answers, *first[0], state)
+    heads, left = {}, SENTENCES
+    for a, b in whole:
+        n_q, n_k, values = shapes[a]
+        told = min(n_k, left // max(1, n_q))
+        left -= n_q * told
+        heads[a, b] = made.head(a, b, n_q, n_k, values, told, _cell(state) if (a, b) == whole[0] else None)
     data = {
         "state": _state(state, f"minus={r}.{x}."),
         "answers": answers,
-        "heads": {f"{a}.{b}": made.head(a, b, *shapes[a]) for a, b in sorted(whole)},
+        "heads": {f"{a}.{b}": heads[a, b] for a, b in sorted(whole)},
         "tiles": {} if whole else made.tiles(first[: 1 + TELLING], shapes, state),
         "caution": CAUTION,
         "left": LEFT,
@@ -187,8 +194,10 @@ class _Made:
             whole["offsets"] = whole["words"] = None
         return whole
 
-    def head(self, layer: int, h: int, n_q: int, n_k: int, values: bool) -> dict[str, str]:
-        """All weights of a head, and the lengths of its values."""
+    def head(
+        self, layer: int, h: int, n_q: int, n_k: int, values: bool, told: int, cell: tuple[int, int] | None
+    ) -> dict[str, Any]:
+        """All weights of a head, the lengths of its values, and the sentences of so many cells of each row."""
         asked = self.asked
         weights = np.empty((n_q, n_k), np.float32)
         for i in range(-(-n_q // SIDE)):
@@ -196,7 +205,15 @@ class _Made:
                 tile = asked.ask("tile", self.job, **self.text, l=layer, h=h, a=0, b=0, i=i, j=j)
                 assert isinstance(tile, Floats)
                 weights[i * SIDE : (i + 1) * SIDE, j * SIDE : (j + 1) * SIDE] = tile.values
-        found = {"values": _floats(weights)}
+        found: dict[str, Any] = {"values": _floats(weights)}
+        places = {(i, int(j)) for i, row in enumerate(np.argsort(-weights)[:, :told]) for j in row}
+        if cell is not None and cell[0] < n_q and cell[1] < n_k:
+            places.add(cell)
+        chosen = {**self.text, "l": layer, "h": h, "unit": "tokens", "without": ()}
+        found["said"] = {}
+        for i, j in sorted(places):
+            self.job.check()
+            found["said"][f"{i}.{j}"] = sentence(asked.server, chosen, i, j)
         if values:
             one = asked.server.holdings.head((self.text["r"], self.text["x"], layer), h)
             lengths = one.norms().pooling().lengths

@@ -125,11 +125,10 @@ export class EmbeddedSource extends Source {
     const found = this.head(params), { l, h, i, j, of } = params, { names } = this;
     if (!found) return undefined;
     const row = found.row(i), seen = row.filter((w) => w > -Infinity), late = found.n_k - found.n_q, weight = row[j], hidden = weight === -Infinity, even = 1 / seen.length;
-    const name = (k) => `'${clean(names[k] ?? k)}'${names.indexOf(names[k]) !== names.lastIndexOf(names[k]) ? ` at ${k}` : ""}`, key = j === i + late ? "itself" : name(j), times = weight / even;
-    let sentence = `${name(i + late)} gives ${percent(weight)} of its attention in ${headName(l, h)} to ${key}, ${times < 0.1 ? "less than 0.1" : times.toFixed(times < 9.95 ? 1 : 0)} times an even spread over ${seen.length} tokens.`;
+    const name = (k) => `'${clean(names[k] ?? k)}'${names.indexOf(names[k]) !== names.lastIndexOf(names[k]) ? ` at ${k}` : ""}`, key = j === i + late ? "itself" : name(j), given = this.head({ l, h }).row(i)[j], times = given / even;
+    let sentence = this.data.heads[`${l}.${h}`].said[`${i}.${j}`] ?? `${name(i + late)} gives ${percent(given)} of its attention in ${headName(l, h)} to ${key}, ${times < 0.1 ? "less than 0.1" : times.toFixed(times < 9.95 ? 1 : 0)} times an even spread over ${seen.length} tokens.`;
     if (hidden) sentence = `${name(i + late)} cannot see ${key} in ${headName(l, h)}: it is masked.`;
     else if (seen.length === 1) sentence = `${name(i + late)} sees only ${key}, so 100 % says nothing.`;
-    else if (of === "length") sentence = `Of ${headName(l, h)}, ${name(i + late)} takes a length of ${weight.toFixed(3)} from ${key}.`;
     const heads = of ? [] : Object.keys(this.data.heads).map((head) => head.split(".").map(Number)).filter(([layer, k]) => this.head({ l: layer, h: k })?.values.length === found.values.length).map(([layer, k]) => [layer, k, this.head({ l: layer, h: k }).row(i)[j]]);
     return { json: { sentence, weight: hidden ? null : weight, nan: Number.isNaN(weight), even, times: hidden || of ? null : times, effective: of ? null : Math.exp(entropy(seen)), visible: seen.length, hidden,
       row_top: largest(row, names, 5), column_top: largest(found.column(j), names.slice(late), 5), heads: heads.map(([layer, k, w]) => [layer, k, w === -Infinity ? null : w]), caution: this.data.caution } };

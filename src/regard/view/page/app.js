@@ -25,6 +25,7 @@ const PARTS = { overview, reading, search, sharing: share }; // by the id of the
 const PINS = 8; // bright cells that are pinned, at most
 const BRIGHT = 0.5;
 const CAMERA = new Set(["top", "left", "zoomA", "zoomB"]); // what moves while a hand does: nothing else has to follow
+const CALM = 75; // milliseconds without a request or a frame, after which nothing more is to come
 const PATIENCE = 900; // milliseconds for the overview before the first head is shown
 
 /** Begin in an element. `url: false` keeps the address as it is; `first` is the hash to begin with. */
@@ -246,8 +247,9 @@ class App {
     }
     this.views.matrix?.remark();
     // Of a long text only a sample was looked at for the brightest cell of all.
-    const best = series.brights.toSorted((x, y) => y.value - x.value)[0], told = this.said?.sampled && this.said.telling?.find((head) => !head.name);
-    if (!best || !told || best.value <= told.weight) return;
+    const best = series.brights.toSorted((x, y) => y.value - x.value)[0], { said } = this, told = said?.telling.find((head) => !head.name) ?? {};
+    if (!best || !said?.sampled || best.value <= told.weight) return;
+    if (!said.telling.includes(told)) said.telling.push(told);
     Object.assign(told, { l: series.params.l, h: series.params.h, ...best, weight: best.value, sentence: "", exact: true });
     this.shell.cards(this.said);
   }
@@ -311,7 +313,7 @@ class App {
   // What is said.
 
   say(sentence) {
-    sentence = sentence.replace(/(?<=\bat )\d{5,}|\d{5,}(?= times| tokens| words| keys)/g, count);
+    sentence = sentence.replace(/(?<=\bat |≈ )\d{5,}(\.\d+)?|\d{5,}(?= times| tokens| words| keys)/g, (n) => count(Math.round(n))).replaceAll(" %", "\u00a0%");
     if (this.shell.sentence.textContent !== sentence) this.shell.sentence.textContent = sentence;
   }
   /** Of a pixel that is many cells. */
@@ -348,9 +350,10 @@ class App {
   }
   /** Resolves when nothing is loading and all is drawn. */
   async idle(most = 60000) {
-    for (let calm = 0, end = performance.now() + most; calm < 3 && performance.now() < end; ) {
-      await new Promise((resolve) => setTimeout(() => requestAnimationFrame(resolve), 30));
-      calm = this.loading || this.tiles.busy || !this.views.matrix?.idle ? 0 : calm + 1;
+    const end = performance.now() + most;
+    for (let since = performance.now(); performance.now() < Math.min(end, since + CALM); ) {
+      await new Promise((resolve) => setTimeout(resolve, 15));
+      if (this.loading || this.tiles.busy || !this.views.matrix?.idle) since = performance.now();
     }
   }
 }

@@ -24,6 +24,7 @@ const MAPS = {
 export const MAP_NAMES = ["regard", "grey", "warm"];
 export const LINEAR_UP_TO = 64; // tokens; with more, an even weight is too small to be seen on a linear scale
 const STEPS = 1024;
+const REACH = 0.8; // of a ramp that stands for one sign: further on both are nearly black, or nearly white
 const SHIFT = 15; // the sign, the exponent and 8 bits of the fraction choose the entry: steps of 0.4 % at most
 const ENTRIES = 1 << (32 - SHIFT);
 
@@ -101,8 +102,8 @@ export class Colours {
     const theme = THEMES[themeName];
     this.scale = scale;
     const stops = MAPS[themeName][map] ?? theme.ramp;
-    this.table = scale.kind === "diverging"
-      ? [...ramp(theme.negative, STEPS / 2).reverse(), ...ramp(stops, STEPS / 2)] : ramp(stops);
+    const sign = (stops) => ramp(stops, Math.round(STEPS / 2 / REACH)).slice(0, STEPS / 2);
+    this.table = scale.kind === "diverging" ? [...sign(theme.negative).reverse(), ...sign(stops)] : ramp(stops);
     this.words = new Uint32Array(this.table.map(([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0));
     this.lut = new Uint32Array(ENTRIES);
     const bits = new Uint32Array(1), value = new Float32Array(bits.buffer);

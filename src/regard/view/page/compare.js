@@ -62,7 +62,7 @@ export function mount(element, app) {
   }
   async function apart(minus) {
     told.textContent = "";
-    const found = await ask(JSON.stringify([app.profileParams(), minus, Math.random()]), (signal) => app.source.compare({ ...app.profileParams(), minus, bins: 1 }, signal)).catch((problem) => app.note(problem.message));
+    const found = await ask([app.profileParams(), minus, Math.random()], (signal) => app.source.compare({ ...app.profileParams(), minus, bins: 1 }, signal));
     if (found) told.textContent = `apart by ${found.distance.toFixed(3)} of ${APART.toFixed(3)} (Jensen–Shannon)${found.sampled ? `, sampled ${found.sampled} queries` : ""}${found.same_tokens ? "" : " · their tokens differ"}`;
   }
   document.addEventListener("click", (event) => { // Shift-click on a head

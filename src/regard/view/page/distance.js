@@ -21,9 +21,9 @@ export function mount(element, app) {
   /** The picture, and the share of all weight that each distance has. */
   async function fetch() {
     const params = { ...app.cellParams(), columns: COLUMNS }, { pool } = app.state;
-    const both = await ask(JSON.stringify([params, pool]), (signal) => Promise.all([
+    const both = await ask([params, pool], (signal) => Promise.all([
       app.source.distance({ ...params, rows: ROWS, pool }, signal), app.source.distance({ ...params, rows: 1, pool: "sum" }, signal),
-    ])).catch((problem) => app.note(problem.message));
+    ]));
     if (!both) return;
     const [, { values }] = both, all = app.state.of === "length" ? values.reduce((a, b) => a + b, 0) : 1;
     found = { ...both[0], shares: values.map((share) => share / all) };

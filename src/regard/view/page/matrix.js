@@ -19,8 +19,7 @@ const LINES = 14; // pixels of a cell from which cells stand apart
 export const name = "matrix", title = "Matrix";
 
 export function mount(element, app) {
-  const view = new Matrix(element, app);
-  return view;
+  return new Matrix(element, app);
 }
 
 class Matrix {
@@ -38,7 +37,8 @@ class Matrix {
     this.over = this.above.getContext("2d");
     this.map = { x: 0, y: 0, width: 0, height: 0 }; // CSS pixels
     this.origin = { x: 0, y: 0 }; // where a matrix begins that does not fill the room
-    this.missing = [];
+    this.missing = []; // tiles
+    this.coarser = []; // where parents stand for tiles: four numbers each
     this.marks = new Marks(this);
     this.size = { width: 0, height: 0, ratio: 1 };
     new ResizeObserver(([entry]) => this.resize(entry.contentRect)).observe(element);
@@ -84,7 +84,7 @@ class Matrix {
     if (!this.asked) this.asked = requestAnimationFrame(this.frame);
   }
   get idle() {
-    return !this.asked || !this.shown;
+    return !this.shown || !(this.asked || this.profiles.busy);
   }
 
   // Where things are.
@@ -172,8 +172,9 @@ class Matrix {
   }
   paint() {
     const { pen, size, map, camera, app } = this, { ratio } = size, colours = THEMES[app.themeName], { series } = app;
+    if (this.hatchTheme !== app.themeName) this.hatches = null;
+    this.hatchTheme = app.themeName;
     this.hatches ??= hatching(pen, colours, ratio);
-    if (this.hatchTheme !== app.themeName) this.hatches = hatching(pen, colours, ratio), (this.hatchTheme = app.themeName);
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.fillStyle = colours.paper;
     pen.fillRect(0, 0, this.canvas.width, this.canvas.height);
@@ -202,7 +203,6 @@ class Matrix {
   tilesOf(pen, series) {
     const { camera, app } = this, { q, k } = camera, [a, b] = this.levels(), missing = this.missing;
     missing.length = 0;
-    this.coarser = this.coarser ?? [];
     this.coarser.length = 0;
     this.sampled = 0;
     const [tall, wide] = [SIDE * 2 ** a, SIDE * 2 ** b];
@@ -271,44 +271,42 @@ class Matrix {
     this.tile(pen, sketch.tile, sketch.a, sketch.b, q0, q1, k0, k1, 0, 0);
     this.sampled = sketch.sampled;
   }
+  /** Fill what lies between two pixels of an axis, all the way along the other. */
+  band(pen, axis, from, to) {
+    const { map, camera } = this, first = Math.max(0, from), size = Math.min(axis.length, to) - first;
+    if (size <= 0) return;
+    if (axis === camera.across) pen.fillRect(map.x + first, map.y, size, map.height);
+    else pen.fillRect(map.x, map.y + first, map.width, size);
+  }
   /** Grey over the columns of special tokens: no number changes. */
   dims(pen, colours) {
-    const { app, camera, map } = this, { k } = camera, px = 1 / k.zoom;
-    if (app.state.sinks !== "dim" || px < 2) return;
+    const { app } = this, { k } = this.camera;
+    if (app.state.sinks !== "dim" || 1 / k.zoom < 2) return;
     pen.fillStyle = colours.paper;
     pen.globalAlpha = 0.55;
     for (const j of app.tokens.special) {
-      const from = Math.max(0, Math.round(k.pixel(j))), to = Math.min(k.length, Math.round(k.pixel(j + 1)));
-      if (to <= 0 || from >= k.length) continue;
-      if (camera.turn) pen.fillRect(map.x, map.y + from, map.width, to - from);
-      else pen.fillRect(map.x + from, map.y, to - from, map.height);
+      this.band(pen, k, Math.round(k.pixel(j)), Math.round(k.pixel(j + 1)));
     }
     pen.globalAlpha = 1;
   }
   /** Without some keys: hatching over rows that keep little of what the model gives. */
   weak(pen, colours) {
-    const { line, size } = this.profiles.lines.kept ?? {}, { camera, map, app } = this, { q } = camera;
-    if (!line || app.state.sinks !== "without") return;
+    const { line, size } = this.profiles.lines.kept ?? {}, { q } = this.camera;
+    if (!line || this.app.state.sinks !== "without") return;
     pen.fillStyle = hatching(pen, colours, 1, true);
     for (let bin = Math.floor(q.at / size); bin < Math.min(line.length, (q.at + q.seen) / size); bin++) {
-      if (line[bin] >= LITTLE) continue;
-      const from = Math.max(0, q.pixel(bin * size)), to = Math.min(q.length, Math.max(q.pixel(bin * size) + 1, q.pixel((bin + 1) * size)));
-      if (camera.turn) pen.fillRect(map.x + from, map.y, to - from, map.height);
-      else pen.fillRect(map.x, map.y + from, map.width, to - from);
+      if (line[bin] < LITTLE) this.band(pen, q, q.pixel(bin * size), Math.max(q.pixel(bin * size) + 1, q.pixel((bin + 1) * size)));
     }
   }
   /** Thin lines between large cells. */
   apart(pen, colours) {
-    const { camera, map } = this;
     pen.fillStyle = colours.paper;
-    for (const [axis, across] of [[camera.across, true], [camera.down, false]]) {
+    for (const axis of [this.camera.across, this.camera.down]) {
       if (1 / axis.zoom < LINES) continue;
       const last = Math.min(axis.n - 1, Math.floor(axis.at + axis.seen));
       for (let c = Math.ceil(axis.at + 1e-9); c <= last; c++) {
         const at = Math.round(axis.pixel(c));
-        if (at <= 0 || at >= axis.length) continue;
-        if (across) pen.fillRect(map.x + at, map.y, 1, map.height);
-        else pen.fillRect(map.x, map.y + at, map.width, 1);
+        if (at > 0) this.band(pen, axis, at, at + 1);
       }
     }
   }
@@ -373,16 +371,11 @@ class Matrix {
     pen.fillText(turn ? "query → looks at" : "key → is looked at", map.x, map.y - (this.labels.level ? 30 : this.top - 13));
     pen.textAlign = "right";
     pen.fillStyle = colours[down];
-    const said = turn ? "key ↓ is looked at" : "query ↓ looks at";
-    if (this.phone) pen.fillText(turn ? "key ↓" : "query ↓", map.x - 8, map.y - 8);
-    else pen.fillText(said, map.x - 8, map.y - 8);
+    pen.fillText(`${down} ↓${this.phone ? "" : turn ? " is looked at" : " looks at"}`, map.x - 8, map.y - 8);
     if (series.params.minus) return this.small(pen, colours); // profiles are those of one head
     this.profiles.want(app.source, app.cellParams(), camera.q.n, camera.k.n);
-    const line = { colours };
-    Object.assign(line, { axis: camera.down, down: true, isQuery: !turn, x: map.x + map.width + 8, y: map.y, depth: this.right - 16, named: !this.phone });
-    this.profiles.draw(pen, line);
-    Object.assign(line, { axis: camera.across, down: false, isQuery: turn, x: map.x, y: map.y + map.height + 8, depth: this.below - 28, named: true });
-    this.profiles.draw(pen, line);
+    this.profiles.draw(pen, { colours, axis: camera.down, down: true, isQuery: !turn, x: map.x + map.width + 8, y: map.y, depth: this.right - 16, named: !this.phone });
+    this.profiles.draw(pen, { colours, axis: camera.across, isQuery: turn, x: map.x, y: map.y + map.height + 8, depth: this.below - 28 });
     this.small(pen, colours);
   }
   /** The small map, where not all is seen. */

@@ -10,7 +10,7 @@ const MOST_KEYS = 16;
 /** The profiles of one head, fetched once. */
 export class Profiles {
   constructor(changed) {
-    Object.assign(this, { changed, name: "", lines: {}, most: {} });
+    Object.assign(this, { changed, name: "", lines: {}, busy: false });
   }
   /** Have them fetched for these parameters. */
   async want(source, params, nQ, nK) {
@@ -18,14 +18,15 @@ export class Profiles {
     if (name === this.name) return;
     this.name = name;
     this.lines = {};
+    this.busy = true;
     for (const [axis, n] of [["rows", nQ], ["keys", nK]]) {
-      const found = await source.profile({ ...params, axis, bins: Math.min(n, BINS) }).catch(() => null);
+      const asked = { ...params, axis, bins: Math.min(n, BINS) };
+      let found = null;
+      while (!(found ??= await source.profile(asked).catch(() => ({ lines: [[]] }))) && this.name === name) await new Promise((resolve) => setTimeout(resolve, 500));
       if (this.name !== name) return;
-      if (!found) return void setTimeout(() => this.name === name && (this.name = "", this.changed()), 1500);
-      let most = 0;
-      for (const value of found.lines[0]) if (value > most && Number.isFinite(value)) most = value;
-      this.lines[axis] = { line: found.lines[0], size: found.size };
-      this.most[axis] = most;
+      const [line] = found.lines, most = line.reduce((a, b) => (b > a && Number.isFinite(b) ? b : a), 0);
+      this.lines[axis] = { line, most, size: found.size };
+      this.busy = axis === "rows";
       this.changed();
     }
     if (!params.without) return;
@@ -39,40 +40,35 @@ export class Profiles {
   }
   /** Draw one along an axis of the camera: `down` at the right of the map, else below it. */
   draw(pen, { axis, down, isQuery, x, y, depth, colours, named }) {
-    const { line, size: per } = this.lines[isQuery ? "rows" : "keys"] ?? {}, most = this.most[isQuery ? "rows" : "keys"];
-    const title = isQuery ? "strongest" : "received";
+    const { line, most, size: per } = this.lines[isQuery ? "rows" : "keys"] ?? {};
     pen.font = `11px ${SANS}`;
     pen.fillStyle = colours.faint;
     pen.textBaseline = "alphabetic";
     pen.textAlign = "left";
-    if (down && named) pen.fillText(title, x, y - 8);
-    if (!down) pen.fillText(title, x, y + depth + 14);
-    if (!line || !most) return;
-    const high = most;
+    const title = isQuery ? "strongest" : "received", under = y + depth + 14;
+    if (!down) pen.fillText(title, x, under);
+    else if (named) pen.fillText(title, x, y - 8);
+    if (!most) return;
     pen.textAlign = "right";
-    if (!down) pen.fillText(`to ${short(Number(high.toPrecision(2)))}`, x + axis.length, y + depth + 14);
+    if (!down) pen.fillText(`to ${short(Number(most.toPrecision(2)))}`, x + axis.length, under);
     pen.fillStyle = colours[isQuery ? "query" : "key"];
     pen.globalAlpha = 0.72;
-    const gap = 1 / axis.zoom >= 8 ? 1 : 0;
-    // A pixel shows the largest of the bins that it stands for, a bin of several pixels is one bar.
-    const wide = per / axis.zoom;
-    if (wide >= 1) {
-      const last = Math.min(line.length, Math.ceil((axis.at + axis.seen) / per));
-      for (let bin = Math.max(0, Math.floor(axis.at / per)); bin < last; bin++) {
-        const from = Math.max(0, Math.round(axis.pixel(bin * per))), to = Math.min(axis.length, Math.round(axis.pixel((bin + 1) * per)));
-        const size = Math.max(line[bin] > 0 ? 1 : 0, Math.round((depth * line[bin]) / high));
-        if (down) pen.fillRect(x, y + from, size, to - from - gap);
-        else pen.fillRect(x + from, y, to - from - gap, size);
+    // A bin of several pixels is one bar; of several bins in a pixel the largest is shown.
+    const wide = per / axis.zoom, gap = 1 / axis.zoom >= 8 ? 1 : 0, one = wide < 1;
+    const end = one ? axis.length : Math.min(line.length, Math.ceil((axis.at + axis.seen) / per));
+    for (let k = one ? 0 : Math.max(0, Math.floor(axis.at / per)); k < end; k++) {
+      let value = 0, from = k, to = k + 1;
+      if (one) {
+        const last = Math.min(line.length, Math.ceil(axis.cell(k + 1) / per));
+        for (let bin = Math.floor(axis.cell(k) / per); bin < last; bin++) if (line[bin] > value) value = line[bin];
+      } else {
+        value = line[k];
+        from = Math.max(0, Math.round(axis.pixel(k * per)));
+        to = Math.min(axis.length, Math.round(axis.pixel((k + 1) * per))) - gap;
       }
-    } else {
-      for (let p = 0; p < axis.length; p++) {
-        let value = 0;
-        const last = Math.min(line.length, Math.ceil(axis.cell(p + 1) / per));
-        for (let bin = Math.floor(axis.cell(p) / per); bin < last; bin++) if (line[bin] > value) value = line[bin];
-        const size = Math.max(value > 0 ? 1 : 0, (depth * value) / high);
-        if (down) pen.fillRect(x, y + p, size, 1);
-        else pen.fillRect(x + p, y, 1, size);
-      }
+      const size = Math.max(value > 0 ? 1 : 0, Math.round((depth * value) / most));
+      if (down) pen.fillRect(x, y + from, size, to - from);
+      else pen.fillRect(x + from, y, to - from, size);
     }
     pen.globalAlpha = 1;
   }

@@ -5,6 +5,7 @@ import { make } from "./dom.js";
 import { latest, surface } from "./surface.js";
 import { clean, count, headName, number, percent } from "./words.js";
 
+const ADDS = /^(.*?)\. Its value vector (.*?) of the weighted length\.(.*)$/s; // said first where that is what is seen
 const MORE = 12; // bars of a line that is read alone; a cell has five
 
 export function mount(element, app) {
@@ -13,7 +14,7 @@ export function mount(element, app) {
   const caution = make("details", { class: "caution" }, make("summary", { text: "ⓘ What a weight says" }), make("p"));
   const lines = { row: line("row", "query"), column: line("column", "key") };
   element.append(place, big, beside, ...lines.row.parts, ...lines.column.parts, make("h3", { text: "This cell in all heads" }), heads, caution);
-  const ask = latest(app);
+  const ask = latest(app, (sentence) => app.say(sentence));
   let timer = 0;
 
   /** The section of a row or of a column: a title that reads it alone, its profile, its largest. */
@@ -90,7 +91,7 @@ export function mount(element, app) {
       return square;
     }))));
     caution.lastChild.textContent = said.caution;
-    app.say(said.sentence);
+    app.say(length ? said.sentence.replace(ADDS, (_, gives, adds, rest) => `The value vector of '${key}' ${adds} of the weighted length: ${gives}.${rest}`) : said.sentence);
   }
   return {
     /** Called when the state or the hovered cell changes. */
@@ -98,12 +99,11 @@ export function mount(element, app) {
       const cell = app.hovered ?? (i !== null || j !== null ? { i, j } : null);
       clearTimeout(timer);
       element.classList.toggle("empty", !cell);
-      if (!cell || !app.chosen) return;
+      if (!cell || !app.chosen) return void ask(null, () => null); // what is read next is read anew
       if (cell.a || cell.b) return app.sayBlock(cell);
       const alone = cell.j === null ? "row" : cell.i === null ? "column" : "";
       timer = setTimeout(async () => {
-        const name = JSON.stringify([app.cellParams(), cell.i, cell.j, app.hovered ? 1 : app.themeName]);
-        const found = await ask(name, (signal) => answers(cell, alone, signal)).catch((problem) => app.say(problem.message));
+        const found = await ask([app.cellParams(), cell.i, cell.j, app.hovered ? 1 : app.themeName], (signal) => answers(cell, alone, signal));
         if (found) fill(found, alone);
       }, app.hovered ? 60 : 0);
     },

@@ -12,7 +12,7 @@ export function mount(element, app) {
   let hits = [], total = 0, at = -1, timer = 0;
 
   async function find(from = 0) {
-    const q = input.value, found = q ? await ask(`${q} ${from} ${app.state.x}`, (signal) => app.source.search({ ...app.place(), q, from }, signal)).catch((problem) => app.note(problem.message)) : { total: 0, hits: [] };
+    const q = input.value, found = await ask([q, from, app.place()], (signal) => (q ? app.source.search({ ...app.place(), q, from }, signal) : { total: 0, hits: [] }));
     if (!found) return;
     [hits, total] = [from ? [...hits, ...found.hits] : found.hits, found.total];
     if (!from) at = -1;

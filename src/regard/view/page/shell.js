@@ -125,7 +125,7 @@ export function shell(app, views) {
       if (has("tokens", "r", "x")) {
         type();
         const { text, recording } = app, { heads, masked } = app.layer, { nQ: n_q, nK: n_k } = app.extent(), shape = n_q === n_k ? `${count(n_k)} ${state.unit}` : `${count(n_q)} queries × ${count(n_k)} keys`;
-        meta.textContent = [recording.model?.name ?? recording.model ?? recording.name, `${text.layers.length} × ${heads} heads`, shape, masked ? "reads what came before" : "reads both directions", ...(recording.notes ?? [])].filter(Boolean).join(" · ");
+        meta.textContent = [...new Set([recording.model?.name ?? recording.model ?? recording.name, `${text.layers.length} × ${heads} heads`, shape, masked ? "reads what came before" : "reads both directions", ...(recording.notes ?? [])])].filter(Boolean).join(" · ");
         if (store.url) document.title = `${text.title} · Regard`;
       }
       for (const span of typed.children) {
@@ -184,10 +184,11 @@ export function shell(app, views) {
     cards(said) {
       const sorted = (text) => (text.title.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).sort().join(" ");
       const other = app.recording.texts.find((text) => text !== app.text && text.n === app.text.n && sorted(text) === sorted(app.text));
-      lesson.replaceChildren(said.lesson ?? "");
+      const text = said.lesson?.replaceAll(" %", "\u00a0%") ?? "";
+      lesson.replaceChildren(text);
       if (said.lesson && other) {
         const link = make("button", { class: "inline", data: { text: other.x }, text: `'${other.title}'`, on: { click: () => set({ x: other.x }) } });
-        lesson.replaceChildren(`${said.lesson.replace(/\.$/, "")}, so try `, link, ".");
+        lesson.replaceChildren(`${text.replace(/\.$/, "")}, so try `, link, ".");
       }
       const found = (said.telling ?? []).slice(0, 3).map((head) => {
         const choose = () => (app.act("card"), app.begin(head, true)), { l, h } = head;
@@ -199,7 +200,6 @@ export function shell(app, views) {
       if (said.sinks) found.splice(2, 0, make("p", { class: "card quiet", text: said.sinks, title: said.sinks }));
       cards.replaceChildren(...found);
       self.lead();
-      cards.classList.toggle("wrap", app.text.n <= 64);
     },
     noted(text) {
       notes.textContent = text;

@@ -17,66 +17,38 @@ export class Source {
   async json(path, params, signal) {
     return (await this.ask(path, params, signal)).json;
   }
-  about() {
-    return this.json("about", {});
-  }
-  tokens(params, signal) {
-    return this.json("tokens", params, signal);
-  }
-  overview(text, signal) {
-    return this.json("overview", text, signal);
-  }
-  /** {rows, columns, values} or {pending: {state, share}} while the first pass of a long head is not done. */
-  async tile(params, signal) {
-    const { values, head, pending } = await this.ask("tile", params, signal);
+  /** {rows, columns, values, …}, or {pending: {state, share}} while the first pass of a long head is not done. */
+  async picture(path, params, signal) {
+    const { values, head, pending } = await this.ask(path, params, signal);
     return pending ? { pending } : { ...head, values };
   }
-  async thumbs(params, signal) {
-    const { values, head, pending } = await this.ask("thumbs", params, signal);
-    return pending ? { pending } : { ...head, values };
+  async values(path, params, signal) {
+    return (await this.ask(path, params, signal)).values;
   }
-  cell(params, signal) {
-    return this.json("cell", params, signal);
-  }
-  async row(params, signal) {
-    return (await this.ask("row", params, signal)).values;
-  }
-  async column(params, signal) {
-    return (await this.ask("column", params, signal)).values;
+  skyline(params, signal) {
+    return this.ask("skyline", params, signal);
   }
   /** {lines: [first, second], size}, a number for each `size` cells, or null while there is no pass yet. */
   async profile(params, signal) {
     const { values, head } = await this.ask("profile", params, signal);
     return values ? { lines: [values.subarray(0, values.length / 2), values.subarray(values.length / 2)], size: head.size ?? 1 } : null;
   }
-  async distance(params, signal) {
-    const { values, head, pending } = await this.ask("distance", params, signal);
-    return pending ? { pending } : { ...head, values };
-  }
-  skyline(params, signal) {
-    return this.ask("skyline", params, signal);
-  }
-  arcs(params, signal) {
-    return this.json("arcs", params, signal);
-  }
-  search(params, signal) {
-    return this.json("search", params, signal);
-  }
-  steps(params, signal) {
-    return this.json("steps", params, signal);
-  }
-  designed(params, signal) {
-    return this.json("designed", params, signal);
-  }
-  compare(params, signal) {
-    return this.json("compare", params, signal);
-  }
-  base(head, signal) {
-    return this.json("base", head, signal);
-  }
   /** The address of a download, or null where there is none. */
   link(_path, _params) {
     return null;
+  }
+}
+
+// The others are asked by their names: source.cell(params, signal).
+for (const [kind, names] of Object.entries({
+  json: ["about", "tokens", "overview", "cell", "arcs", "search", "steps", "designed", "compare", "base"],
+  picture: ["tile", "thumbs", "distance"],
+  values: ["row", "column"],
+})) {
+  for (const name of names) {
+    Source.prototype[name] = function (params = {}, signal = undefined) {
+      return this[kind](name, params, signal);
+    };
   }
 }
 

@@ -24,10 +24,11 @@ export function surface(element, options, draw) {
   return { canvas, redraw };
 }
 
-/** Only the last of several questions counts: ask(name, answer) gives null where the name is the same, or overtaken. */
-export function latest(app) {
+/** Only the last of several questions counts: ask(what, answer) gives null where that is the same, was overtaken or failed. */
+export function latest(app, tell = (sentence) => app.note(sentence)) {
   let asked = null, running = null;
-  return async (name, answer) => {
+  return async (what, answer) => {
+    const name = JSON.stringify(what);
     if (name === asked) return null;
     asked = name;
     running?.abort();
@@ -38,7 +39,8 @@ export function latest(app) {
     } catch (problem) {
       if (signal.aborted) return null;
       asked = null;
-      throw problem;
+      tell(problem.message);
+      return null;
     }
   };
 }

@@ -111,18 +111,18 @@ export function mount(element, app) {
   }
   async function look() {
     const at = active(), i = at - shift(), { source } = app, looked = has("looked"), none = at === null, params = app.cellParams();
-    const bins = Math.max(64, side.clientHeight), name = JSON.stringify([params, at, looked, bins]), failed = (problem) => app.note(problem.message);
+    const bins = Math.max(64, side.clientHeight), what = [params, at, looked, bins];
     again();
     if (none || i < 0) ends = [];
-    else askArcs(name, (signal) => source.arcs({ ...params, i, top: 12 }, signal)).then((found) => {
+    else askArcs(what, (signal) => source.arcs({ ...params, i, top: 12 }, signal)).then((found) => {
       if (!found) return;
       ends = (looked ? found.looked_at_by.map(([q, ...rest]) => [q + shift(), ...rest]) : found.looks_at).filter(([, , weight]) => weight > 0.1 / text.n);
       const [t, , value] = ends.find(([t]) => !text.special.has(t)) ?? ends[0] ?? [at];
       if (hovered !== null) app.hover({ ...(looked ? { i: t - shift(), j: at } : { i, j: t }), value, a: 0, b: 0 });
       arcs.redraw();
-    }, failed);
-    const found = await askSky(name, (signal) => none || (i < 0 && !looked) ? source.skyline({ ...params, bins }, signal).then(({ values }) => values)
-      : looked ? source.column({ ...params, j: at, bins }, signal) : source.row({ ...params, i, bins }, signal)).catch(failed);
+    });
+    const found = await askSky(what, (signal) => none || (i < 0 && !looked) ? source.skyline({ ...params, bins }, signal).then(({ values }) => values)
+      : looked ? source.column({ ...params, j: at, bins }, signal) : source.row({ ...params, i, bins }, signal));
     if (found) sky = found;
     skyline.redraw();
   }
@@ -132,7 +132,7 @@ export function mount(element, app) {
   function drawArcs(pen, width, height) {
     if (!text) return;
     pen.clearRect(0, 0, width, height);
-    const at = active(), from = at === null ? null : whereIs(at), colours = THEMES[app.themeName], made = [], looked = has("looked");
+    const at = active(), from = at === null ? null : whereIs(at), colours = THEMES[app.themeName], made = [], looked = has("looked"), narrow = width < 400;
     const arrow = looked === has("flow") ? "→" : "←", room = { top: 4, bottom: height - 28 };
     /** What stands for a token that is not seen, at the margin on its side. */
     const chip = (t, before, token, weight = "") => {
@@ -140,10 +140,10 @@ export function mount(element, app) {
       room[edge] += edge === "top" ? 25 : -25;
       made.push(make("button", { class: "chip", data: { t }, on: { click: () => jump(t) } }, `${before} ${count(t)} ${clean(token)} `, make("b", { text: weight })));
       made.at(-1).style.top = `${y}px`;
-      return { x: width - (width < 400 ? 140 : 172), y: y + 11 };
+      return { x: width - (narrow ? 140 : 172), y: y + 11 };
     };
     if (at !== null && !from) chip(at, yOf(at) < 0 ? "↑" : "↓", text.raw[at] ?? "");
-    for (const [t, token, weight] of at === null ? [] : ends) {
+    for (const [t, token, weight] of at === null ? [] : ends.slice(0, narrow ? 5 : 12)) { // chips lie over the words there
       const to = whereIs(t) ?? chip(t, arrow, token, number(weight)), level = Math.abs((from?.y ?? 0) - to.y) < 8;
       if (!from || t === at) continue;
       const hue = dims(t) ? colours.faint : looked ? colours.key : colours.query, tip = (arrow === "→") === !looked ? to : from;

@@ -62,6 +62,3 @@ export function count(n) {
 }
 
 export const headName = (l, h) => `L${l}H${h}`;
-
-/** A token in a sentence, quoted. */
-export const quoted = (token) => `'${clean(token)}'`;

@@ -94,6 +94,8 @@ class Lane:
             self.jobs.discard(job)
             if future.done():
                 return
+            if isinstance(error, StopIteration):  # which no future takes
+                error = RuntimeError("the work raised StopIteration")
             if error is None:
                 future.set_result(answer)
             else:

@@ -13,6 +13,7 @@ import numpy as np
 from regard.lens import levels
 from regard.lens.columns import edges_of
 from regard.lens.explain import explain
+from regard.lens.table import SHARE
 from regard.lens.telling import Telling, TellingHead, pattern, telling
 from regard.lens.wording import percent
 from regard.view.server.answers import LAYER, TEXT, Answer, Floats, Route, Said, Server, number, source
@@ -152,9 +153,10 @@ def _overview(server: Server, r: int, x: int, chosen: range, job: Job) -> dict[s
 
 
 def _ordered(found: Telling) -> list[TellingHead]:
-    """The lead first."""
+    """The lead first. Of a sample the brightest cell is told only if it is bright: most of the others were not seen."""
     lead = found.lead
-    return found.heads if lead is None else [lead, *(head for head in found.heads if head is not lead)]
+    heads = found.heads if lead is None else [lead, *(head for head in found.heads if head is not lead)]
+    return [x for x in heads if not (found.sampled and x.bright) or (x.cell is not None and x.cell.weight >= SHARE)]
 
 
 def _head(server: Server, r: int, x: int, head: TellingHead) -> dict[str, Any]:

@@ -19,7 +19,7 @@ HITS = 200  # of one answer
 CONTEXT = 40  # characters beside a hit
 LONGEST = 200  # characters that are searched for
 SHORT = 16  # tokens of a text whose steps are shown
-PLACES = 6  # of a number of a step
+PLACES = 9  # of a number of a step: rounding it once more for people changes nothing
 STRENGTH = 64  # of a designed head
 SENTENCE = "the cat chased the mice and the mice ran far away from the big old cat"
 
