@@ -35,8 +35,16 @@ def same_but_for(change, arrays, **options):
     assert np.isfinite(wide(after[0])).all()
 
 
-def hidden_ways(n_q, n_k, gone):
-    """Ways to hide some keys from everybody."""
+def hidden_ways(n_q, n_k, gone, dtype):
+    """Ways to hide some keys from everybody.
+
+    What hides and what is hidden have nothing to do with each other, so f64 and f16 meet half of the ways each.
+    """
+    ways = every_hidden_way(n_q, n_k, gone)
+    return [way for number, way in enumerate(ways) if dtype in ("f32", "bf16") or number % 2 == (dtype == "f64")]
+
+
+def every_hidden_way(n_q, n_k, gone):
     seen = np.ones((n_q, n_k), bool)
     seen[:, gone] = False
     away = np.where(seen, 0, -INF).astype(np.float32)
@@ -60,7 +68,7 @@ def test_what_is_hidden_from_all_cannot_leak(dtype, pattern):
     for n_q, n_k, gone in ((3, 12, slice(9, None)), (40, 150, slice(133, None)), (40, 150, [5, 6, 70, 149])):
         q, k, v = normal((2, n_q, 16), dtype), normal((2, n_k, 16), dtype, 1), normal((2, n_k, 17), dtype, 2)
         place = (slice(None), gone, slice(None))
-        for what, options in hidden_ways(n_q, n_k, gone):
+        for what, options in hidden_ways(n_q, n_k, gone, dtype):
             for change in (
                 lambda x, at=place: (x[0], poisoned(x[1], pattern, at), x[2]),
                 lambda x, at=place: (x[0], x[1], poisoned(x[2], pattern, at)),
@@ -83,14 +91,19 @@ def test_what_stands_after_the_last_key_cannot_leak(dtype, n_k):
         )  # q, k and v with NaN before and after each head
         room[0, :, 20 : 20 + n_q], room[1, :, 20 : 20 + n_k], room[2, :, 20 : 20 + n_k] = q, k, v
         inside = room[0, :, 20 : 20 + n_q], room[1, :, 20 : 20 + n_k], room[2, :, 20 : 20 + n_k]
-        for options in ({}, {"mask": regard.causal}, {"bias": normal((n_q, n_k))}, {"modify": regard.softcap(3.0)}):
+        ways = ({}, {"mask": regard.causal}, {"bias": normal((n_q, n_k))}, {"modify": regard.softcap(3.0)})
+        if n_q < 35:  # each number of few queries has kernels of its own, which differ in what is done for each query
+            ways = ways[n_q == 5 :: 2]
+        if dtype in ("f64", "f16"):
+            ways = ways[: len(ways) // 2]
+        for options in ways:
             same_but_for(lambda x, inside=inside: inside, (q, k, v), **options)
 
 
 @every_poison
 def test_hidden_from_some_rows_of_a_tile_and_seen_by_others(dtype, pattern):
-    n, at = 45, 21
-    q, k, v = (normal((2, n, 16), dtype, seed) * 0.5 for seed in range(3))
+    n, at = 40, 21
+    q, k, v = (normal((2, n, d), dtype, seed) * 0.5 for seed, d in enumerate((16, 16, 17)))
     q, k, v = (x.astype(DTYPES[dtype]) for x in (q, k, v))
     seen = np.random.default_rng(4).random((n, n)) < 0.6
     seen[:, 0] = True
@@ -118,7 +131,7 @@ def test_hidden_from_some_rows_of_a_tile_and_seen_by_others(dtype, pattern):
             same_bits(z[:, untouched], clean[0][:, untouched], f"{name} hidden by {what}")
             same_bits(lse[:, untouched], clean[1][:, untouched], f"{name} hidden by {what}")
             if name == "v":
-                others = np.arange(16) != 5
+                others = np.arange(17) != 5
                 # The careful way that such a block takes may round otherwise, but no other column has a NaN.
                 near("other columns", z[..., others], wide(clean[0][..., others]), 2**-6)
                 same_bits(lse, clean[1], "lse does not look at values")
@@ -127,6 +140,8 @@ def test_hidden_from_some_rows_of_a_tile_and_seen_by_others(dtype, pattern):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_seen_by_all(dtype):
     for n_q, n_k in ((1, 5), (1, 1500), (33, 40), (20, 200)):
+        if n_q == 20 and dtype in ("f64", "f16"):
+            continue  # as many queries as two vectors hold, which the code for 33 has as well
         q, k, v = normal((2, n_q, 16), dtype), normal((1, n_k, 16), dtype, 1), normal((1, n_k, 16), dtype, 2)
         for value in (np.nan, INF, -INF):
             at = n_k // 2
@@ -145,14 +160,18 @@ def test_nan_and_inf_in_a_bias():
     q, k, v = (normal((2, n, 16), seed=n) for n in (20, 35, 35))
     for dtype in DTYPES:
         x, y, z = (a.astype(DTYPES[dtype]) for a in (q, k, v))
-        for kind in {dtype, "f32"}:
+        for kind in sorted({dtype, "f32"}):
+            # How a bias lies and which dtype is attended with have nothing to do with each other.
+            shapes = ((20, 35), (1, 35), (20, 1)) if kind == dtype else ((20, 35),)
             for pattern in POISONS[kind]:
-                for shape in ((20, 35), (1, 35), (20, 1)):
+                for shape in shapes:
                     bias = normal(shape, kind)
                     at = (..., min(3, shape[-2] - 1), min(4, shape[-1] - 1))
                     bias.view(UNSIGNED[bias.itemsize])[at] = pattern
                     check(x, y, z, bias=bias)
-                    check(x, y, z, bias=bias, mask=regard.mask(lambda b, h, q, k: (k != 4) & (q != 18)))
+                    if dtype in ("f32", "bf16") and kind == dtype:
+                        hidden = regard.mask(lambda b, h, q, k: (k != 4) & (q != 18))
+                        check(x, y, z, bias=bias, mask=hidden)
 
 
 def test_a_hidden_bias_cannot_leak():
@@ -173,8 +192,9 @@ def test_nan_in_sinks():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_that_see_nothing(dtype):
-    for n_q, n_k in ((1, 9), (40, 9), (40, 150), (1, 0)):
-        q, k, v = normal((2, n_q, 16), dtype), normal((2, n_k, 16), dtype, 1), normal((2, n_k, 16), dtype, 2)
+    few = 1 if dtype == "bf16" else 3
+    for n_q, n_k in ((few, 9), (40, 9), (40, 150), (few, 0)):
+        q, k, v = normal((2, n_q, 16), dtype), normal((2, n_k, 16), dtype, 1), normal((2, n_k, 17), dtype, 2)
         nothing = np.zeros((n_q, n_k), bool)
         ways = [{"mask": regard.prefix(0)}, {"mask": ~regard.prefix(n_k)}, {"mask": regard.padding([0])}]
         if n_k:
@@ -192,7 +212,7 @@ def test_rows_that_see_nothing(dtype):
                 z, lse = regard.attention(q, bad, worse, return_lse=True, **options)
                 same_bits(z, np.zeros_like(z), "output of nothing")
                 assert (lse == -INF).all()
-                if number % 4 in (1, 2):
+                if number not in (0, 3, 6 + (dtype == "f16")):  # a program, an array, a bias
                     continue
                 z, lse = regard.attention(q, bad, worse, return_lse=True, sinks=[1.5, -INF], **options)
                 same_bits(z, np.zeros_like(z), "output of nothing")
@@ -242,6 +262,7 @@ def test_scores_of_inf():
     for dtype in DTYPES:
         arrays = [x.astype(DTYPES[dtype]) for x in (q, k, v)]
         check(*arrays)
-        check(*arrays, mask=regard.causal)
-        check(*arrays, sinks=1.0)
         check(arrays[0], arrays[1][:1], arrays[2][:1])
+        if dtype in ("f32", "bf16"):
+            check(*arrays, mask=regard.causal)
+            check(*arrays, sinks=1.0)

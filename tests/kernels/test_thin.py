@@ -47,9 +47,13 @@ def both(dtype: str, given: dict[str, Any]) -> Any:
     return weights_of(q, k, None, **given)
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("what", ["cells", "scores"])
-def test_as_the_tiles_have_it(option: str, what: str) -> None:
+# Scores are cells before their softmax: of what is done to them, one of each kind.
+CELLS_AND_SCORES = [(what, option) for what in ("cells", "scores") for option in OPTIONS
+                    if what == "cells" or option in ("plain", "causal", "bias", "modifier that hides")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "option"), CELLS_AND_SCORES)
+def test_as_the_tiles_have_it(what: str, option: str) -> None:
     w = both("f32", OPTIONS[option])
     whole = w.region(range(N_Q), range(N_K), what)
     for rows, keys in ROWS + COLUMNS:
@@ -62,6 +66,15 @@ def test_as_the_tiles_have_it(option: str, what: str) -> None:
             assert np.array_equal(part == 0, want == 0)
 
 
+# The machines differ by lanes and registers (for any dtype), and by how f16 and bf16 are read.
+NARROW = {
+    "x86-64-v2": ("f32", "f16"),
+    "x86-64-v3": ("f64", "bf16"),
+    "x86-64-v4": ("f32", "f16"),
+    "x86-64-v4+bf16": ("bf16",),
+}
+
+
 @pytest.mark.parametrize("target", ["", *NARROWED])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_dtypes_and_targets(dtype: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +83,8 @@ def test_dtypes_and_targets(dtype: str, target: str, monkeypatch: pytest.MonkeyP
         host()
     except regard.RegardError as error:
         pytest.skip(str(error))
-    if target == "x86-64-v4+bf16" and dtype != "bf16":
-        pytest.skip("x86-64-v4 has the same code for it")
+    if target and dtype not in NARROW[target]:
+        pytest.skip("another machine has such code for it")
     w = both(dtype, {})
     q, k = normal((2, 4, N_Q, 20), dtype), normal((2, 2, N_K, 20), dtype, 1)
     a = reference.weights(q.astype(np.float64), k.astype(np.float64))
@@ -80,7 +93,7 @@ def test_dtypes_and_targets(dtype: str, target: str, monkeypatch: pytest.MonkeyP
         assert np.abs(w.region(rows, keys) - want).max() < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("width", [0, 1, 3, 16, 17, 64, 130])
+@pytest.mark.parametrize("width", [0, 1, 16, 17, 130])
 def test_any_width(width: int) -> None:
     q, k = normal((1, 600, width)), normal((1, 520, width), seed=1)
     w = weights_of(q, k, None)

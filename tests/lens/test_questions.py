@@ -65,7 +65,7 @@ def test_asked_one_by_one(third: int) -> None:
             same_bits(np.asarray(x), np.asarray(y), name)
 
 
-@examples(24)
+@examples(16)
 @given(
     cases(widths=[(8, 4)], queries=[1, 3, 17, 40], keys=[1, 5, 31, 130], layouts=("plain", "heads inside")),
     st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True),

@@ -83,21 +83,21 @@ def _plain(dtype: str) -> Built:
 
 
 def _masked(mask: Any, n_q: int = 13, n_k: int = 17) -> Built:
-    return beside(normal((2, n_q, 7)), normal((2, n_k, 7), "f32", 1), mask=mask)
+    return beside(normal((2, n_q, 8)), normal((2, n_k, 8), "f32", 1), mask=mask)
 
 
 def _single() -> Built:
-    return beside(normal((19, 7)), normal((11, 7), "f32", 1), mask=regard.causal)
+    return beside(normal((19, 8)), normal((11, 8), "f32", 1), mask=regard.causal)
 
 
 def _leading() -> Built:
-    q, k = normal((2, 1, 4, 5, 7)), normal((3, 2, 9, 7), "f32", 1)
+    q, k = normal((2, 1, 4, 5, 8)), normal((3, 2, 9, 8), "f32", 1)
     return beside(q, k, mask=np.random.default_rng(2).random((2, 1, 1, 5, 9)) < 0.7)
 
 
 def _grouped() -> Built:
     seen = regard.padding([5, 12])
-    return beside(lay(normal((2, 6, 10, 7), "f64"), "heads inside"), normal((2, 2, 12, 7), "f64", 1), mask=seen)
+    return beside(lay(normal((2, 6, 10, 8), "f64"), "heads inside"), normal((2, 2, 12, 8), "f64", 1), mask=seen)
 
 
 def _half() -> Built:
@@ -116,8 +116,8 @@ def _of_keys() -> Built:
 def _modified() -> Built:
     slopes = np.array([0.5, 0.25])
     return beside(
-        normal((2, 13, 7)),
-        normal((2, 17, 7), "f32", 1),
+        normal((2, 13, 8)),
+        normal((2, 17, 8), "f32", 1),
         modify=[regard.softcap(2.0), regard.alibi(slopes)],
         like={"modify": [lambda s, b, h, q, k: 2 * np.tanh(s / 2), lambda s, b, h, q, k: s - slopes[h] * abs(q - k)]},
         mask=regard.window(8, 2),
@@ -130,23 +130,23 @@ def _hiding() -> Built:
         return np.where(((q + k) % 4 == 1) | (s > 1.5), -np.inf, s)
 
     # Products that float32 and float64 agree about, so that the modifier decides alike.
-    q, k = (np.round(normal((2, n, 7), "f32", n) * 8) / 8 for n in (13, 17))
+    q, k = (np.round(normal((2, n, 8), "f32", n) * 8) / 8 for n in (13, 17))
     return beside(q, k, modify=hiding, sinks=[0.5, -0.5], scale=0.5)
 
 
 def _broken() -> Built:
-    q, k = normal((2, 13, 7)), normal((2, 17, 7), "f32", 1)
+    q, k = normal((2, 13, 8)), normal((2, 17, 8), "f32", 1)
     q[0, 3, 2] = np.nan
     k[1, 6, 0] = np.nan
     return beside(q, k, mask=regard.causal)
 
 
 def _flat() -> Built:
-    return beside(normal((2, 13, 7)), normal((2, 17, 7), "f32", 1), scale=0.0, mask=regard.causal)
+    return beside(normal((2, 13, 8)), normal((2, 17, 8), "f32", 1), scale=0.0, mask=regard.causal)
 
 
 def _no_keys() -> Built:
-    return beside(normal((2, 5, 7)), normal((2, 0, 7)))
+    return beside(normal((2, 5, 8)), normal((2, 0, 8)))
 
 
 KINDS: dict[str, Callable[[], Built]] = {

@@ -24,7 +24,7 @@ def _line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 3])
 def test_a_long_call_stops_and_leaves_nothing_behind(count: int) -> None:
     process = start(
         LONG
@@ -51,7 +51,7 @@ print("right")
     )
     try:
         assert _line(process) == "begin"
-        time.sleep(0.4)
+        time.sleep(0.2)
         sent = time.monotonic()
         process.send_signal(signal.SIGINT)
         raised = _line(process)
@@ -102,7 +102,7 @@ print("right")
     )
     try:
         assert _line(process) == "begin", process.communicate(timeout=20)[1]
-        time.sleep(0.6)
+        time.sleep(0.3)
         sent = time.monotonic()
         process.send_signal(signal.SIGINT)
         raised = _line(process)

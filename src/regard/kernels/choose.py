@@ -38,6 +38,7 @@ def choose(
     size = 8 if of.storage == "f64" else 4
     together = of.n_q * (of.heads // of.key_heads)
     kind = "forward" if {"output", "lse", "wide lse"} & set(reductions) else "settled"
+    d_v = of.d_v if "output" in reductions else 0  # values that nobody reads are no reason for another kernel
     single = set(reductions) <= {"cells", "scores"} and terms.vector is None
     thin = single and min(rows, columns) <= THIN < MANY <= max(rows, columns)
     few = of.n_q <= FEW and together <= 8 * FEW and terms.vector is None
@@ -56,10 +57,10 @@ def choose(
         while groups > 1 and of.batch * of.heads * -(-rows // (across * groups)) < TASKS:
             groups -= 1
         # A block of keys and values, and one of queries and outputs, share the second cache.
-        while groups > 1 and groups * across * (of.d + of.d_v) * size > target.fast_cache // 2:
+        while groups > 1 and groups * across * (of.d + d_v) * size > target.fast_cache // 2:
             groups -= 1
         keys = KEYS
-        while keys > STEP and keys * (of.d + of.d_v) * SIZES[of.storage] > target.fast_cache // 4:
+        while keys > STEP and keys * (of.d + d_v) * SIZES[of.storage] > target.fast_cache // 4:
             keys -= STEP
         # The weights of a tile, and the columns of V that they meet, stay in the nearest.
         beside = across * 2 if amx else target.rows * size  # of a key, beside its weights: these in pairs, or values
@@ -70,7 +71,7 @@ def choose(
         target,
         of.storage,
         of.d,
-        of.d_v,
+        d_v,
         vectors,
         groups,
         keys,
