@@ -97,6 +97,14 @@ def test_one_file_that_works_offline(shown: Shown, stage: Stage, cat: Any, tmp_p
     assert away.ready().cell == (4, 5)
     assert away.sentence == shown.go(CHOSEN.replace("i=2&j=3", "i=4&j=5")).sentence
     assert away.click("#of [data-value=length]").sentence == shown.click("#of [data-value=length]").sentence
+    for page_ in (away, shown):
+        page_.click("#tab-steps").click("#steps-of [data-value=designed]")
+        page_.page.select_option("#designed", "local")
+        page_.page.fill("#strength", "9")
+        page_.ready().page.wait_for_selector("#view-steps output:text-is('9')")
+    for step in (1, 2, 3):
+        assert away.look("texts", f"[data-step='{step}'] td") == shown.look("texts", f"[data-step='{step}'] td")
+    shown.page.select_option("#designed", "previous_token")
     assert wrong == []
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()

@@ -21,6 +21,7 @@ from regard.view.questions import Questions
 from regard.view.server.answers import CAUTION, HEAD, Answer, File, Floats, Route, Said, Server, sentence
 from regard.view.server.asked import Refused, Words
 from regard.view.server.jobs import Job
+from regard.view.server.texts import DESIGNED
 
 Array = np.ndarray[Any, Any]
 
@@ -132,6 +133,8 @@ def document(asked: Questions, r: int, x: int, layer: int, h: int, state: str = 
     answers = {"about": {"json": about}, "overview": overview, "tokens": {"json": made.tokens(text["n"])}}
     for one in text["layers"]:
         answers[f"thumbs.{one['l']}"] = made.ask("thumbs", l=one["l"], size=48, pool="max")
+    for name in DESIGNED:
+        answers[f"designed.{name}"] = {"json": _json(asked.ask("designed", name=name, n=6, strength=1))}
     some = whole if len(every) * max(s[0] for s in shapes.values()) <= 1 << 12 else whole[: 1 + TELLING]
     for head in some or first[: 1 + TELLING]:
         made.put(answers, *head)

@@ -147,6 +147,12 @@ export class EmbeddedSource extends Source {
     const { names } = this, said = names.map(clean), hits = [...said.keys()].filter((k) => said[k].toLowerCase().includes(q.toLowerCase()));
     return { json: { total: hits.length, hits: hits.slice(from, from + 200).map((k) => [k, names[k], `${said.slice(Math.max(0, k - 8), k).join(" ")} `, ` ${said.slice(k + 1, k + 9).join(" ")}`]) } };
   }
+  /** A head by hand has been asked for with a strength of 1, and its scores grow with it. */
+  $designed({ name, strength }) {
+    const { tokens, ...of } = this.data.answers[`designed.${name}`].json, [scores, scaled] = [of.scores, of.scaled].map((rows) => rows.map((row) => row.map((x) => x * strength)));
+    const weights = scaled.map((row) => row.map((x) => Math.exp(x) / row.reduce((sum, y) => sum + Math.exp(y), 0)));
+    return { json: { tokens, scores, scaled, weights } };
+  }
   $base() {
     return { json: { state: "done", share: 1 } };
   }

@@ -52,19 +52,16 @@ def local_names(host: str) -> frozenset[str]:
     """The names that a server on this host may be called by, beside any address in numbers: a page that rebinds a
     name of its own to our address comes with that name."""
     names = {"localhost", host.strip("[]").lower()}
-    if not _loopback(host):
+    if not loopback(host):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
     return frozenset(names)
 
 
-def _loopback(host: str) -> bool:
+def loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-loopback = _loopback
 
 
 def host_of(given: str) -> str:
@@ -83,7 +80,7 @@ class Guard:
 
     def __init__(self, inner: Application, secret: str, host: str = "127.0.0.1"):
         self.inner, self.secret = inner, secret.encode()
-        self.names, self.numbers = local_names(host), not _loopback(host)
+        self.names, self.numbers = local_names(host), not loopback(host)
         self.hosts: dict[bytes, bool] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
