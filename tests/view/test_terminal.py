@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
 from itertools import product
@@ -440,3 +441,19 @@ def test_the_plain_page_of_a_small_matrix() -> None:
         "               b▸  0.500  0.500",
         "0  ···░░░░░░░▒▒▒▒▒┃▒▓▓▓▓▓▓▓███████ 1 · linear",
     ]
+
+
+def test_a_number_is_never_cut() -> None:
+    """Each number that is written is the weight to the digits that it has, however many letters its exponent takes."""
+    x = 6 * np.random.default_rng(0).standard_normal((5, 16))
+    A = regard.matrix(x, x, tokens=[f"t{i}" for i in range(5)])
+    for width in (50, 60, 80, 120):
+        file = io.StringIO()
+        A.show(width=width, file=file, colour=False)
+        lines = [line for line in file.getvalue().splitlines() if re.match(r"^ *t\d▸? ", line)][:5]
+        told = np.array([[float(x.replace("~", "")) for x in line.replace("▸", " ").split()[1:6]] for line in lines])
+        want = A[...]
+        assert np.abs(told - want).max() < 6e-4
+        small = (want < 1e-3) & (want > 1e-200)
+        assert small.any()
+        assert np.abs(np.log(told[small] / want[small])).max() < 0.41  # one digit, at the least

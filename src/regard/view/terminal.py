@@ -35,7 +35,7 @@ from regard.view.glyphs import (
 from regard.view.grid import Drawable, Grid, Pool, grid, row_of, upright
 from regard.view.reading import CAUTION, names, title, titles
 from regard.view.screen import Cell, Screen
-from regard.view.text import clip, clusters, number, pad, ticks, width
+from regard.view.text import clip, clusters, fitting, pad, ticks, width
 from regard.view.under import legend, numbers
 
 Array = np.ndarray[Any, Any]
@@ -226,8 +226,8 @@ class Picture:
         colour = self.screen.paint.depth != "none"
         hidden, broken = bool(self.hidden[i, j]), bool(np.isnan(self.values[i, j]))
         if self.written:
-            text = self.hatch * 3 if hidden else number(float(self.values[i, j]))
-            text = self.screen.plain(text)[: wide - 1].rjust(wide - 1) + " "
+            text = self.screen.plain(self.hatch * 3 if hidden else fitting(float(self.values[i, j]), wide - 1))
+            text = text.rjust(wide - 1) + " "
             if not colour:
                 return [[Cell(c) for c in " " + text[:-1]]]
             paper = self._colour(i, j)

@@ -198,6 +198,17 @@ def number(value: float) -> str:
     return wording.number(value)
 
 
+def fitting(value: float, room: int) -> str:
+    """A number in at most so many columns, with fewer digits if need be: never a part of it.
+
+    >>> fitting(2.9e-10, 7), fitting(2.9e-10, 6), fitting(-1234.56, 6), fitting(-1e-300, 6)
+    ('2.9e-10', '3e-10', '-1235', '~0')
+    """
+    coarse = f"{value:.0e}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    whole = (f"{value:.0f}",) if abs(value) >= 1 else ()
+    return next((text for text in (number(value), *whole, coarse) if len(text) <= room), "~0")
+
+
 def short(value: float) -> str:
     """A number as few digits as tell it, for the ends of a scale.
 
