@@ -2,7 +2,10 @@
 
 import sys
 
-from regard.cli import main
+try:
+    from regard.cli import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+    if __name__ == "__main__":
+        sys.exit(main())
+except KeyboardInterrupt:  # while it was read
+    sys.exit(130)

@@ -63,7 +63,7 @@ class ModelError(RegardError, ValueError):
 
 
 class RecordingError(RegardError, ValueError):
-    """A recording that cannot be written, or read: truncated, altered, foreign, newer."""
+    """A recording that cannot be written, or read: unfinished, truncated, altered, foreign, newer."""
 
 
 class MissingError(RegardError, ImportError):

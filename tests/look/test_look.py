@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -146,7 +147,8 @@ def test_what_is_too_long_is_refused_and_never_cut(capsys: Capsys, tmp_path: Pat
     left = run(capsys, "look", "--file", file)
     assert (left.code, left.out) == (2, "")
     assert left.err == (
-        "regard: the text has 662 tokens and all-MiniLM-L6-v2 reads 512 at most: look at a part of it with --start N, "
+        "regard: the text has 662 tokens, 2 of them special, and all-MiniLM-L6-v2 reads 512 at most: "
+        "look at a part of it with --start N, "
         "a token, or at all of it with --windows\n"
     )
     part = tmp_path / "part.regard"
@@ -225,7 +227,15 @@ def test_nothing_is_left_behind(capsys: Capsys, monkeypatch: pytest.MonkeyPatch,
         (["run.regard"], "there is no recording run.regard"),
         (["a", "--head", "8"], "--head is '8' of no layer, expected one such as L1H8: add its layer"),
         (["a", "--head", "eight"], "--head is 'eight', expected one such as L1H8"),
-        (["a", "--head", "L6H0"], "--layer is 6, expected 0 to 5: there are 6 layers"),
+        (["a", "--head", "L6H0"], "--head is 'L6H0', expected layer 0 to 5 in it: there are 6 layers"),
+        (["a", "--layer", "6"], "--layer is 6, expected 0 to 5: there are 6 layers"),
+        (["a", "--browser", "--head", "L6H0"], "--head is 'L6H0', expected layer 0 to 5 in it"),
+        (["a", "--browser", "--head", "L0H12"], "--head is 12, expected 0 to 11"),
+        (["a", "--browser", "--layer", "6"], "--layer is 6, expected 0 to 5"),
+        (["a", "--browser", "--top", "3"], "--top came with --browser"),
+        (["a", "--browser", "--width", "80"], "--width came with --browser"),
+        (["caf\udce9"], "the text is not UTF-8, expected a text"),
+        (["a", "-o", "text.txt/x"], "text.txt is a file, expected a folder to write into"),
         (["a", "--head", "L0H12"], "--head is 12, expected 0 to 11: there are 12 heads"),
         (["a", "--model", "nowhere"], "the model nowhere is not there"),
         (["a", "--text", "1"], "--text is 1, expected 0 to 0: there is 1 text"),
@@ -351,6 +361,42 @@ def test_how_a_command_is_copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("PATH", str(script.parent))
     monkeypatch.setattr(sys, "argv", [str(script)])
     assert shared.program() == "regard"
+
+
+@model
+def test_commands_to_copy_are_ones_that_work(capsys: Capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["/some/pytest"])
+
+    def printed(*arguments: str) -> list[list[str]]:
+        left = run(capsys, "look", "--width", "200", *arguments)
+        assert (left.code, left.err) == (0, "")
+        end = left.out.partition("would change anything.")[2].splitlines()
+        return [shlex.split(line.rpartition("   ")[0] or line) for line in end if "regard look" in line]
+
+    for given, typed in (
+        (["Hello!"], ["Hello!"]),
+        (["$HOME"], ["$HOME"]),
+        (["--", "-o x"], ["--", "-o x"]),
+        (["word " * 60], ["word " * 60]),
+    ):
+        for command in printed(*given):
+            assert command[:2] == ["regard", "look"]
+            start = command.index(typed[0])
+            assert command[start : start + len(typed)] == typed
+            if typed[0] == "--":
+                assert command[start + 2 :][:1] in ([], ["keep"], ["this"])
+        assert "..." not in capsys.readouterr().out
+    coming_in(monkeypatch, b"old cats\nchase mice\n")  # what came in is gone
+    assert [x for x in printed() if "mice" not in " ".join(x).lower()] == []
+    assert "..." not in run(capsys, "look", "a\nb").out
+    assert any("run.regard" in x for x in printed("a"))
+    (tmp_path / "run.regard").mkdir()
+    assert any("run-2.regard" in x for x in printed("a"))
+    (tmp_path / "run-2.regard").touch()
+    assert any("run-3.regard" in x for x in printed("a"))
+    left = run(capsys, "look", "a\nb", "-o", "kept.regard", "--width", "200")
+    assert "regard look kept.regard --head" in left.out
 
 
 # What there is to work with.

@@ -88,6 +88,13 @@ def test_many_heads_fit_too(width: int, count: int, heads: int) -> None:
         assert [line[3:].count("·") for line in grid] == [31, *[32] * 31]
 
 
+def test_a_share_of_all_has_a_letter_where_there_is_room_for_one() -> None:
+    found = layers(2, 12, WORDS)
+    lines = plain("\n".join(overview(Screen.of(io.StringIO(), 40, None, False), found, telling(found))))
+    assert "PX" in next(line for line in lines if line.startswith("L0"))
+    assert "share in tenths, X for 10" in " ".join(" ".join(lines).split())
+
+
 def test_a_band_for_what_is_wider_than_the_window() -> None:
     found = layers(2, 50, WORDS)
     made = Overview(Screen.of(io.StringIO(), 40, None, False), found, telling(found))

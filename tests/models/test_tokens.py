@@ -59,7 +59,9 @@ def test_a_part(model):
     assert part.names == ("[CLS]", *whole.names[5:])
     assert part.offsets[1:] == whole.offsets[5:]
     assert model.tokens(FEW, start=2, count=6).names == ("[CLS]", *whole.names[3:7], "[SEP]")
-    with pytest.raises(TokenError, match="start is 12 and the text has 12 tokens, expected 0 to 11"):
+    with pytest.raises(
+        TokenError, match="start is 12 and the text has 12 tokens without special ones, expected 0 to 11"
+    ):
         model.tokens(FEW, start=12)
 
 

@@ -229,11 +229,14 @@ def test_tokens_come_with_steps(tmp_path: Path) -> None:
     ("sentence", "change"),
     [
         ("came again with other keys than before, expected its 9 keys", {"k": K[:, ::-1]}),
-        ("came again with another d ", {"q": Q[:, 9:10, :4], "k": K[:, 9:10, :4]}),
-        ("came again with another heads ", {"q": Q[:2, 9:10], "k": K[:, 9:10]}),
-        ("came again with another scale ", {"scale": 0.1}),
+        (r"came again with another d \(4, before 8\)", {"q": Q[:, 9:10, :4], "k": K[:, 9:10, :4]}),
+        (r"came again with another number of heads \(2, before 4\)", {"q": Q[:2, 9:10], "k": K[:, 9:10]}),
+        (r"came again with another scale \(0\.1, before 0\.3535", {"scale": 0.1}),
         ("came again with another sinks,", {"sinks": np.zeros(4)}),
-        ("came again with another dtype ", {"q": Q[:, 9:10].astype("f8"), "k": K[:, 9:10].astype("f8")}),
+        (
+            r"came again with another dtype \(float64, before float32\)",
+            {"q": Q[:, 9:10].astype("f8"), "k": K[:, 9:10].astype("f8")},
+        ),
         ("came again with another score,", {"score": regard.general(np.eye(8))}),
         ("q has d = 8 and k has d = 4", {"k": K[..., :10, :4]}),
     ],

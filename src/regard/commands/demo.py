@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from regard.commands import look
-from regard.commands.shared import Bar, program, quoted
-from regard.errors import RecordingError
+from regard.commands.shared import Bar, positive, program, quoted
+from regard.errors import LimitError, RecordingError
 
 AROUND = 4  # tokens on each side of the bright cell that are shown with it
 EXACT = 1 << 28  # cells up to which `regard look` has drawn all of them
 TALL = 26  # lines of a picture, at most
+USUAL = {"seed": 0, "layers": 2, "heads": 2, "dtype": "f32"}
 SAYS = {
     "previous": "looks at the token before",
     "sink": "rests on the first token",
@@ -33,12 +38,14 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument("--tokens", type=int, default=131_072, metavar="N", help="how long; 131072 if not given")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where; demo-N.regard if not given")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="other random numbers")
-    parser.add_argument("--layers", type=int, default=2, metavar="N", help="layers; every other one is causal")
-    parser.add_argument("--heads", type=int, default=2, metavar="N", help="heads of a layer")
-    parser.add_argument("--dtype", default="f32", help="f32 or bf16, of Q and K")
+    parser.add_argument("--seed", type=int, default=USUAL["seed"], metavar="N", help="other random numbers")
+    parser.add_argument(
+        "--layers", type=int, default=USUAL["layers"], metavar="N", help="layers; every other one is causal"
+    )
+    parser.add_argument("--heads", type=int, default=USUAL["heads"], metavar="N", help="heads of a layer")
+    parser.add_argument("--dtype", default=USUAL["dtype"], help="f32 or bf16, of Q and K")
     parser.add_argument("--map", action="store_true", help="draw all cells of the bright cell's head, at any length")
-    parser.add_argument("--width", type=int, metavar="N", help="columns; those of the terminal if not given")
+    parser.add_argument("--width", type=positive, metavar="N", help="columns; those of the terminal if not given")
     parser.set_defaults(run=_demo)
 
 
@@ -60,17 +67,52 @@ def _made(given: argparse.Namespace, place: Path) -> None:
     from regard.recording import open as open_recording
     from regard.recording.planted import header, plant
 
+    there_before = place.exists()
+    if not (place.is_dir() and any(place.iterdir())):
+        _room(given, place)
     wanted = {"seed": given.seed, "layers": given.layers, "heads": given.heads, "dtype": given.dtype}
     told = header(given.tokens, **wanted)
     if place.is_dir() and any(place.iterdir()):
         with open_recording(place) as there:
             if there.model != told:
                 raise RecordingError(f"{place} is there already and is another recording: choose another place with -o")
-            if len(there) < given.layers:
+            if not there.finished:
                 raise RecordingError(f"{place} is there already but was not written to its end: remove it")
         return
-    with Bar("writing") as bar:
-        plant(place, given.tokens, progress=bar, **wanted)
+    try:
+        with Bar("writing") as bar:
+            plant(place, given.tokens, progress=bar, **wanted)
+    except MemoryError:
+        if not there_before:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def _room(given: argparse.Namespace, place: Path) -> None:
+    """The disk and the memory have room for it, or nothing is begun."""
+    from regard.indexing import show_bytes
+    from regard.recording.planted import DTYPES, D
+
+    if min(given.tokens, given.layers, given.heads) < 1 or given.dtype not in DTYPES:
+        return  # that is said in other words
+    each = 2 * given.heads * given.tokens * D * DTYPES[given.dtype].itemsize  # Q and K of a layer
+    above = next((x for x in place.absolute().parents if x.is_dir()), Path("/"))
+    free = shutil.disk_usage(above).free
+    if each * given.layers > free:
+        raise LimitError(
+            f"the recording would have {show_bytes(each * given.layers)} and the disk has {show_bytes(free)} free, "
+            "expected it to fit: choose fewer --tokens, --heads or --layers, or another disk with -o"
+        )
+    needed = each * min(2, given.layers)
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return
+    if needed > memory:
+        raise LimitError(
+            f"two layers of it would take {show_bytes(needed)} of memory and this machine has {show_bytes(memory)}, "
+            f"with {show_bytes(free)} free on the disk, expected them to fit: choose fewer --tokens or --heads"
+        )
 
 
 def _say(recording: Any, place: Path) -> None:
@@ -105,21 +147,50 @@ def _bright(recording: Any, planted: Any, place: Path, given: argparse.Namespace
     n = len(A)
     print(f"\nThe bright cell of L{layer}H{head}, {float(A[query, key]):.3f}, among its neighbours:\n")
     near = [list(range(max(0, at - AROUND), min(n, at + AROUND + 1))) for at in (query, key)]
-    A.select(queries=near[0], keys=near[1]).show(width=given.width, row=query - near[0][0])
+    _near(A, near, (query, key), given.width)
     if given.map:
         print(f"\nThe same cell in the map of all {count(n)} × {count(n)}, each place showing its largest weight:\n")
         _draw(A, given.width)
     elif n * n > EXACT:
         again = f"{program()} demo --tokens {given.tokens} --map"
+        for name, usual in USUAL.items():  # it is another recording without them
+            if getattr(given, name) != usual:
+                again += f" --{name} {getattr(given, name)}"
         if given.output is not None:
             again += f" -o {quoted(given.output)}"
         print(f"\nthe map of all {count(n)} × {count(n)} cells, which takes a while:\n  {again}")
 
 
+def _near(A: Any, near: list[list[int]], cell: tuple[int, int], width: int | None) -> None:
+    """Some cells at their places in the text; the sentence and the numbers are those of the whole row."""
+    from regard.lens.explain import explain
+    from regard.view.colour import FAINT
+    from regard.view.reading import CAUTION, title
+    from regard.view.screen import Screen
+    from regard.view.terminal import Picture
+    from regard.view.text import safe
+    from regard.view.under import largest
+
+    screen = Screen.of(sys.stdout, width, None, None)
+    placed = copy(A)
+    placed.tokens = tuple(f"{i} {token}" for i, token in enumerate(A.tokens))
+    placed.key_tokens = tuple(map(str, range(len(A.tokens))))  # words are too wide for most windows, and stand below
+    some = placed.select(queries=near[0], keys=near[1])
+    small = replace(screen, height=min(screen.height, TALL))
+    picture = Picture(small, some, (), "shade", False, "max", cell[0] - near[0][0])
+    lines = [
+        *screen.words(title(some, (), False)),
+        *picture.lines(),
+        "",
+        *screen.words(safe(explain(A, *cell), screen.unicode)),
+    ]
+    picture.matrix, picture.row = A, cell[0]
+    lines += [*largest(picture, 5), "", *(screen.paint(line, FAINT) for line in screen.words(CAUTION))]
+    print(*(line.rstrip(" ") for line in lines), sep="\n", flush=True)
+
+
 def _draw(A: Any, width: int | None) -> None:
     """All cells of a head, pooled by their maxima."""
-    from dataclasses import replace
-
     from regard.view.screen import Screen
     from regard.view.terminal import Picture
     from regard.view.under import legend

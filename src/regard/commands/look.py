@@ -12,13 +12,27 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.commands.shared import Bar, check_head, head_of, layer_of, opened, program, quoted, read_text, text_of
+from regard.commands.shared import (
+    Bar,
+    check_head,
+    free,
+    head_of,
+    layer_of,
+    opened,
+    phrase,
+    positive,
+    program,
+    quoted,
+    read_text,
+    text_of,
+    whole,
+)
 from regard.errors import LimitError, MissingError, QuestionError, ShapeError
 
 EXAMPLE, OTHER = "The cat chased mice", "Mice chased the cat"
-LONGEST = 100  # letters of a text that a command to copy repeats
+LONGEST = 1000  # letters of a text that a command to copy repeats
 WORDS = (3, 7)  # words of a text whose reverse is worth a try
 TEXTS = 12  # that are shown in few lines each
 
@@ -37,31 +51,31 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--model", metavar="PATH", help="a folder with config.json, model.safetensors, tokenizer.json")
     parser.add_argument("--layer", metavar="N", help="one layer, by number or name")
     parser.add_argument("--head", metavar="HEAD", help="one head whole: L1H8, or 8 with --layer 1")
-    parser.add_argument("--top", type=_positive, default=0, metavar="N", help="write the N strongest keys of each row")
+    parser.add_argument("--top", type=positive, default=0, metavar="N", help="write the N strongest keys of each row")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="keep the recording: run.regard")
-    parser.add_argument("--start", type=_whole, metavar="N", help="begin a long text at its token N")
+    parser.add_argument("--start", type=whole, metavar="N", help="begin a long text at its token N")
     parser.add_argument("--windows", action="store_true", help="a long text in windows, each a text of its own")
     parser.add_argument("--text", dest="number", type=int, metavar="I", help="which text of a recording, from 0")
-    parser.add_argument("--width", type=_positive, metavar="N", help="columns; those of the terminal if not given")
+    parser.add_argument("--width", type=positive, metavar="N", help="columns; those of the terminal if not given")
     parser.add_argument("--browser", action="store_true", help="look at it in the browser; Ctrl-C ends it")
     parser.set_defaults(run=_look)
 
 
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{value} is below 0")
-    return value
+class Command(NamedTuple):
+    """A command that looks at the same again, to which options can be added."""
 
+    before: str
+    after: str = ""  # a text that begins as an option does comes last
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value
+    def __call__(self, options: str = "") -> str:
+        return " ".join(part for part in (self.before, options, self.after) if part)
 
 
 def _look(given: argparse.Namespace) -> None:
+    if given.browser:
+        for name in ("top", "width"):
+            if getattr(given, name):
+                raise QuestionError(f"--{name} came with --browser, expected it for the terminal alone: leave it out")
     place = _recording_of(given)
     if place is not None:
         for name in ("file", "model", "output", "start"):
@@ -69,14 +83,16 @@ def _look(given: argparse.Namespace) -> None:
                 raise QuestionError(f"--{name} came with a recording, expected a text: leave it out")
         with opened(place) as recording:
             if given.browser:
+                _choose(given, recording)
                 _browse(recording, Path(place).name)
                 return
-            _show(given, recording, f"{program()} look {quoted(place)}", None, kept=place)
+            _show(given, recording, Command(f"{program()} look {quoted(place)}"), None, kept=place)
         return
     text = _text(given)
     wanted = head_of(given.head, given.layer)  # what is wrong with it is said before the model is read
     if wanted[1] is not None and wanted[0] is None:
         raise QuestionError(f"--head is {given.head!r} of no layer, expected one such as L1H{wanted[1]}: add its layer")
+    _check_output(given.output)
     try:
         model = _model(given.model)
     except MissingError as error:
@@ -84,11 +100,37 @@ def _look(given: argparse.Namespace) -> None:
             raise
         _designed(given, str(error))
         return
+    if wanted[0] is not None:
+        layer_of(wanted[0], range(model.layers), given.head)
+    if wanted[1] is not None:
+        check_head(wanted[1], model.heads)
     with _recorded(given, model, text) as recording:
         if given.browser:
+            text_of(recording, given.number)
             _browse(recording, recording.model.get("name") or "look")
             return
         _show(given, recording, _command(given, text), _reversed(text), kept=given.output)
+
+
+def _choose(given: argparse.Namespace, recording: Any) -> None:
+    """Hold the text, the layer and the head that were asked for against what is there."""
+    text = recording.texts[text_of(recording, given.number)]
+    name, head = head_of(given.head, given.layer)
+    if head is not None and name is None:
+        raise QuestionError(f"--head is {given.head!r} of no layer, expected one such as L1H{head}: add its layer")
+    if name is not None:
+        number = layer_of(name, text.layers, given.head)
+        if head is not None:
+            check_head(head, text.heads(number))
+
+
+def _check_output(place: str | None) -> None:
+    """Where a recording is to be kept there is no file on the way, before anything is computed."""
+    if place is None:
+        return
+    for above in Path(place).parents:
+        if above.exists() and not above.is_dir():
+            raise QuestionError(f"{above} is a file, expected a folder to write into: choose another place with -o")
 
 
 def _browse(recording: Any, name: str) -> None:
@@ -122,6 +164,8 @@ def _text(given: argparse.Namespace) -> str:
         raise QuestionError("a text and --file came together, expected one of them: leave one out")
     if given.text:
         text = " ".join(given.text)
+        if any("\ud800" <= letter <= "\udfff" for letter in text):  # how Python has bytes that are no letters
+            raise ShapeError("the text is not UTF-8, expected a text: type it again, or convert it first")
     elif given.file is not None:
         text = read_text(given.file)
     elif sys.stdin is None or sys.stdin.isatty():
@@ -169,7 +213,8 @@ def _pieces(given: argparse.Namespace, model: Any, text: str) -> list[tuple[str,
         raise ShapeError("the text has no token, expected at least one word: write another")
     if len(tokens) > model.positions:
         raise LimitError(
-            f"the text has {len(tokens)} tokens and {model.name} reads {model.positions} at most: "
+            f"the text has {len(tokens)} tokens, {sum(tokens.special)} of them special, "
+            f"and {model.name} reads {model.positions} at most: "
             "look at a part of it with --start N, a token, or at all of it with --windows"
         )
     return [(text, tokens)]
@@ -224,7 +269,9 @@ def _told(model: Any) -> dict[str, Any]:
 # Showing.
 
 
-def _show(given: argparse.Namespace, recording: Any, command: str, other: str | None, kept: str | None) -> None:
+def _show(
+    given: argparse.Namespace, recording: Any, command: Command | None, other: str | None, kept: str | None
+) -> None:
     from regard.view.look import Look, onward
     from regard.view.screen import Screen
 
@@ -239,7 +286,7 @@ def _show(given: argparse.Namespace, recording: Any, command: str, other: str | 
     name, head = head_of(given.head, given.layer)
     if head is not None and name is None:
         raise QuestionError(f"--head is {given.head!r} of no layer, expected one such as L1H{head}: add its layer")
-    layers, first = _layers(text, name)
+    layers, first = _layers(text, name, given.head)
     with Bar("looking") as bar:
         look = Look(
             layers, text.text, _name(recording), first=first, top=given.top, other=other, progress=bar, whole=len(text)
@@ -253,20 +300,21 @@ def _show(given: argparse.Namespace, recording: Any, command: str, other: str | 
             bar.clear()
             _print(part)
         commands = _onward(look, text, number, len(recording.texts), command, head is not None, kept)
-        _print(["", *onward(screen, commands)])
+        if commands:
+            _print(["", *onward(screen, commands)])
 
 
 def _print(lines: Sequence[str]) -> None:
     print(*(line.rstrip(" ") for line in lines), sep="\n", flush=True)
 
 
-def _layers(text: Any, name: str | None) -> tuple[list[Any], int]:
+def _layers(text: Any, name: str | None, head: str | None = None) -> tuple[list[Any], int]:
     """The matrices that are looked at, and the number of the first."""
     if not len(text):
         raise ShapeError("the text holds no layer, expected one at least: record one")
     if name is None:
         return [text.matrix(layer) for layer in range(len(text))], 0
-    number = layer_of(name, text.layers)
+    number = layer_of(name, text.layers, head)
     return [text.matrix(number)], number
 
 
@@ -275,12 +323,11 @@ def _name(recording: Any) -> str | None:
     return told.get("name")
 
 
-def _several(given: argparse.Namespace, recording: Any, screen: Any, command: str) -> None:
+def _several(given: argparse.Namespace, recording: Any, screen: Any, command: Command | None) -> None:
     """Several texts, each in a few lines."""
     from regard.view.look import Look, onward
 
     count = len(recording.texts)
-    command = command.removesuffix(" --windows")
     with Bar("looking") as bar:
         for number in range(min(count, TEXTS)):
             text = recording.texts[number]
@@ -291,36 +338,39 @@ def _several(given: argparse.Namespace, recording: Any, screen: Any, command: st
             _print([f"text {number} of {count}", *lines, ""])
     if count > TEXTS:
         _print([f"and {count - TEXTS} more", ""])
+    if given.output is not None:
+        command = Command(f"{program()} look {quoted(given.output)}")
+    if command is None:
+        return
+    commands = [(command("--text 1"), "one of them whole")]
     if given.windows and given.output is None:
-        commands = [
-            (f"{command} --windows --text 1", "one of them whole"),
-            (f"{command} --windows -o run.regard", "keep them"),
-        ]
-    else:
-        place = quoted(given.output) if given.output is not None else None
-        shown = command if place is None else f"{program()} look {place}"
-        commands = [(f"{shown} --text 1", "one of them whole")]
+        commands.append((command(f"-o {free('run.regard')}"), "keep them"))
     _print(onward(screen, commands))
 
 
 def _onward(
-    look: Any, text: Any, number: int, count: int, command: str, one: bool, kept: str | None
+    look: Any, text: Any, number: int, count: int, command: Command | None, one: bool, kept: str | None
 ) -> list[tuple[str, str]]:
     """Commands to go on with."""
     lead = look.telling.lead if not one else None
     which = f" --text {number}" if count > 1 else ""
     found = []
-    if lead is not None:
-        whole = ", all of its queries" if look.telling.sampled else ""
-        found.append((f"{command}{which} --head {lead.label}", f"this head whole{whole}"))
+    if command is None and kept is not None:
+        command = Command(f"{program()} look {quoted(kept)}")
+    if command is None:
+        pass
+    elif lead is not None:
+        every = ", all of its queries" if look.telling.sampled else ""
+        found.append((command(f"{which} --head {lead.label}".strip()), f"this head whole{every}"))
     elif not one:
-        found.append((f"{command}{which} --head L{look.first}H0", "one head whole"))
+        found.append((command(f"{which} --head L{look.first}H0".strip()), "one head whole"))
     else:
-        found.append((f"{command}{which}", "all heads"))
+        found.append((command(which.strip()), "all heads"))
     if not one and look.other and any(head.by_place and not head.bright for head in look.telling.heads):
         found.append((f"{program()} look {quoted(look.other)}", "the same words in another order"))
     if kept is None:
-        found.append((f"{command} -o run.regard", "keep what was computed, to ask more of it"))
+        if command is not None:
+            found.append((command(f"-o {free('run.regard')}"), "keep what was computed, to ask more of it"))
         return found
     read = f"{program()} read {quoted(kept)}"
     if lead is not None and lead.cell is not None:
@@ -336,24 +386,24 @@ def _place(tokens: Any, place: int) -> str:
     return token if token.isalpha() and token.isascii() and tokens.count(token) == 1 else str(place)
 
 
-def _command(given: argparse.Namespace, text: str) -> str:
-    """The command that looks at the same text, for others to be built on."""
-    parts = [program(), "look"]
+def _command(given: argparse.Namespace, text: str) -> Command | None:
+    """The command that looks at the same text, for others to be built on; None if it cannot be typed."""
+    parts, after = [program(), "look"], ""
     if given.file not in (None, "-"):
         parts += ["--file", quoted(given.file)]
-    elif len(text) <= LONGEST and "\n" not in text:
-        parts.append(
-            quoted(text) if any(c.isspace() for c in text) else f'"{text}"' if '"' not in text else quoted(text)
-        )
+    elif len(text) > LONGEST or any(letter < " " or letter == "\x7f" for letter in text):
+        return None
+    elif text.startswith("-"):
+        after = f"-- {phrase(text)}"
     else:
-        parts.append("...")
+        parts.append(phrase(text))
     if given.model is not None:
         parts += ["--model", quoted(given.model)]
     if given.start is not None:
         parts += ["--start", str(given.start)]
     if given.windows:
         parts.append("--windows")
-    return " ".join(parts)
+    return Command(" ".join(parts), after)
 
 
 def _reversed(text: str) -> str | None:

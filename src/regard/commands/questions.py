@@ -10,6 +10,7 @@ import numpy as np
 from regard.errors import QuestionError
 
 Rows = Iterator[list[Any]]
+BINS = 1024  # of a side of a heatmap, a million rows for each head
 
 
 class Part(NamedTuple):
@@ -68,7 +69,7 @@ def _peak(part: Part, given: list[str]) -> Rows:
 
 
 def _top(part: Part, given: list[str]) -> Rows:
-    weights, keys = map(part.flat, part.matrix.top(_number(given, 0, 5), progress=part.bar))
+    weights, keys = map(part.flat, part.matrix.top(_number(given, 0, 5, "K of top"), progress=part.bar))
     for h in part.heads:
         for i, (line, at) in enumerate(zip(weights[h], keys[h], strict=True)):
             for rank, (w, k) in enumerate(zip(line, at, strict=True)):
@@ -121,7 +122,7 @@ def _mask(given: list[str]) -> Any:
     if given[:1] == ["causal"]:
         return causal
     if given[:1] == ["window"] and len(given) == 3:
-        return window(_number(given, 1, 0), _number(given, 2, 0))
+        return window(_number(given, 1, 0, "L of mass window"), _number(given, 2, 0, "R of mass window"))
     raise QuestionError(f"mass came with {' '.join(given)!r}, expected 'causal' or 'window 8 0': name a mask")
 
 
@@ -136,7 +137,10 @@ def _heatmap(part: Part, given: list[str]) -> Rows:
     pool: Any = given[1] if len(given) > 1 else "mean"
     if pool not in ("mean", "max", "sum"):
         raise QuestionError(f"heatmap came with {pool!r}, expected mean, max or sum")
-    values = part.flat(part.matrix.heatmap(_number(given, 0, 16), pool=pool, progress=part.bar))
+    bins = _number(given, 0, 16, "N of heatmap")
+    if not 1 <= bins <= BINS:
+        raise QuestionError(f"N of heatmap is {bins}, expected 1 to {BINS}: ask for fewer bins, or for rows")
+    values = part.flat(part.matrix.heatmap(bins, pool=pool, progress=part.bar))
     for h in part.heads:
         for i, row in enumerate(values[h]):
             for j, x in enumerate(row):
@@ -145,22 +149,28 @@ def _heatmap(part: Part, given: list[str]) -> Rows:
 
 def _row(part: Part, given: list[str]) -> Rows:
     i = _place(part, given, 0, "query")
+    some = _plain(part).select(queries=[i])
     for h in part.heads:
+        seen = _seen(some, h).ravel()
         for j, x in enumerate(np.asarray(_plain(part)[(*_at(part, h), i)])):
-            yield [part.number, h, *part.query(i), *part.key(j), float(x)]
+            yield [part.number, h, *part.query(i), *part.key(j), float(x) if seen[j] else None]
 
 
 def _column(part: Part, given: list[str]) -> Rows:
     j = _place(part, given, 0, "key")
+    some = _plain(part).select(keys=[j])
     for h in part.heads:
+        seen = _seen(some, h).ravel()
         for i, x in enumerate(np.asarray(_plain(part)[(*_at(part, h), slice(None), j)])):
-            yield [part.number, h, *part.query(i), *part.key(j), float(x)]
+            yield [part.number, h, *part.query(i), *part.key(j), float(x) if seen[i] else None]
 
 
 def _cell(part: Part, given: list[str]) -> Rows:
     i, j = _place(part, given, 0, "query"), _place(part, given, 1, "key")
+    some = _plain(part).select(queries=[i], keys=[j])
     for h in part.heads:
-        yield [part.number, h, *part.query(i), *part.key(j), float(_plain(part)[(*_at(part, h), i, j)])]
+        x = float(_plain(part)[(*_at(part, h), i, j)]) if _seen(some, h).all() else None
+        yield [part.number, h, *part.query(i), *part.key(j), x]
 
 
 def _explain(part: Part, given: list[str]) -> Rows:
@@ -211,6 +221,13 @@ def _plain(part: Part) -> Any:
     return part.matrix.T if part.matrix.turned else part.matrix
 
 
+def _seen(matrix: Any, head: int) -> Any:
+    """(n_q, n_k): which cells of a head its queries see."""
+    read = matrix.readable()
+    block, seen = read.block(range(head, head + 1), range(read.n_q))
+    return np.ones(np.shape(block)[-2:], np.bool_) if seen is None else np.asarray(seen)[0]
+
+
 def _at(part: Part, head: int) -> tuple[int, ...]:
     return tuple(int(x) for x in np.unravel_index(head, part.matrix.front)) if part.matrix.front else ()
 
@@ -228,13 +245,13 @@ def _place(part: Part, given: list[str], at: int, axis: str) -> int:
     return names.query(word) if axis == "query" else names.key(word)
 
 
-def _number(given: list[str], at: int, otherwise: int) -> int:
+def _number(given: list[str], at: int, otherwise: int, name: str) -> int:
     if at >= len(given):
         return otherwise
     try:
         return int(given[at])
     except ValueError:
-        raise QuestionError(f"{given[at]!r} came where a number was expected: write a whole number") from None
+        raise QuestionError(f"{name} is {given[at]!r}, expected a whole number: write one") from None
 
 
 def _share(given: list[str], otherwise: float) -> float:

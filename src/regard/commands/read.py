@@ -34,7 +34,7 @@ def add(subparsers: Any) -> None:
     """regard read"""
     asked = {**{name: (x.arguments, x.says) for name, x in QUESTIONS.items()}, **OTHERS}
     lines = [f"  {f'{name} {arguments}':30} {says}" for name, (arguments, says) in asked.items()]
-    parser: argparse.ArgumentParser = subparsers.add_parser(
+    parser: Any = subparsers.add_parser(
         "read",
         help="questions to a recording, as a table, JSON or CSV",
         description="Questions to a recording. QUERY and KEY are numbers or tokens.\n\nquestions:\n" + "\n".join(lines),
@@ -42,9 +42,10 @@ def add(subparsers: Any) -> None:
         "2 if something was used wrongly, 130 after Ctrl-C.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.mixed = True  # options may stand before the question
     parser.add_argument("recording", help="a folder such as run.regard")
     parser.add_argument("question", nargs="?", default="texts", metavar="question", choices=list(asked))
-    parser.add_argument("arguments", nargs="*", help="what the question takes")
+    parser.add_argument("arguments", nargs="*", default=[], help="what the question takes")
     parser.add_argument("--text", type=int, metavar="I", help="which text, from 0")
     parser.add_argument("--layer", metavar="N", help="one layer, by number or name; all if not given")
     parser.add_argument("--head", metavar="HEAD", help="one head: L1H8, or 8; all if not given")
@@ -56,9 +57,9 @@ def add(subparsers: Any) -> None:
 
 
 def _read(given: argparse.Namespace) -> int:
+    if given.question == "verify":
+        return _verify(given)
     with opened(given.recording) as recording:
-        if given.question == "verify":
-            return _verify(given, recording)
         if given.question == "texts":
             _say(given, recording, ("text", "layers", "tokens", "begins"), list(_texts(recording)), {})
             return 0
@@ -106,7 +107,7 @@ def _answer(
 def _chosen(given: argparse.Namespace, text: Any) -> tuple[list[int], int | None]:
     """The layers and the head that are asked."""
     layer, head = head_of(given.head, given.layer)
-    return list(range(len(text))) if layer is None else [layer_of(layer, text.layers)], head
+    return list(range(len(text))) if layer is None else [layer_of(layer, text.layers, given.head)], head
 
 
 def _part(text: Any, layer: int, head: int | None, bar: Any) -> Part:
@@ -134,12 +135,12 @@ def _texts(recording: Any) -> Rows:
         yield [number, len(text), 0 if tokens is None else len(tokens), " ".join(begins[:200].split())]
 
 
-def _verify(given: argparse.Namespace, recording: Any) -> int:
-    """Hold a recording against its checks."""
+def _verify(given: argparse.Namespace) -> int:
+    """Hold a recording against its checks; one that cannot even be opened is not what was written either."""
     try:
-        with Bar("verifying") as bar:
+        with opened(given.recording) as recording, Bar("verifying") as bar:
             recording.verify(bar)
-    except RecordingError as error:
+    except (RecordingError, FileNotFoundError) as error:
         if given.json:
             print(json.dumps({"right": False, "why": str(error)}, ensure_ascii=False))
         else:
@@ -191,6 +192,8 @@ def _table(given: argparse.Namespace, recording: Any, columns: tuple[str, ...], 
         return
 
     def text(x: Any, name: str) -> str:
+        if x is None:
+            return screen.plain("–")
         if isinstance(x, float):
             return screen.plain(number(x))
         if name in ("token", "key_token"):
@@ -208,6 +211,8 @@ def _table(given: argparse.Namespace, recording: Any, columns: tuple[str, ...], 
         used = sum(max(map(len, x)) + 2 for x in made[:-1])
         made[-1] = [x[: max(8, screen.width - used)] for x in made[-1]]
     print(*table(made, screen.width, left, order), sep="\n")
+    if any(None in row for row in shown):
+        print(*screen.words("– is hidden: the query does not see the key."), sep="\n")
     if len(rows) > ROWS:
         print(
             *screen.words(f"{len(rows) - ROWS} more rows: --csv and --json have all, --head and --layer choose"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import sys
 import time
@@ -90,8 +92,8 @@ def head_of(given: str | None, layer: str | None) -> tuple[str | None, int | Non
     return (layer if found[1] is None else found[1]), int(found[2])
 
 
-def layer_of(given: str, names: Any) -> int:
-    """The number of a layer, from its number or its name."""
+def layer_of(given: str, names: Any, head: str | None = None) -> int:
+    """The number of a layer, from its number or its name, or from a head that names its layer."""
     known = [str(name) for name in names]
     if given in known and not given.lstrip("-").isdigit():
         return known.index(given)
@@ -101,6 +103,11 @@ def layer_of(given: str, names: Any) -> int:
         some = ", ".join(known[:4]) + (" …" if len(known) > 4 else "")
         raise QuestionError(f"--layer is {given!r}, expected a number or one of {some}") from None
     if not -len(known) <= number < len(known):
+        found = None if head is None else HEAD.fullmatch(head)
+        if found is not None and found[1] is not None:
+            raise QuestionError(
+                f"--head is {head!r}, expected layer 0 to {len(known) - 1} in it: {there(len(known), 'layer')}"
+            )
         raise QuestionError(f"--layer is {number}, expected 0 to {len(known) - 1}: {there(len(known), 'layer')}")
     return number % len(known)
 
@@ -118,11 +125,48 @@ def quoted(text: str) -> str:
     >>> quoted("The cat"), quoted("$5 each"), quoted("run.regard")
     ('"The cat"', "'$5 each'", 'run.regard')
     """
+    return text if re.fullmatch(r"[\w./+:@%,=-]+", text) else phrase(text)
+
+
+def phrase(text: str) -> str:
+    """A text in quotes, which a shell takes as it is.
+
+    >>> phrase("cats"), phrase("Cats!")
+    ('"cats"', "'Cats!'")
+    """
     import shlex
 
-    if re.fullmatch(r"[\w./+:@%,=-]+", text):
-        return text
     return f'"{text}"' if PLAIN.fullmatch(text) else shlex.quote(text)
+
+
+def whole(text: str) -> int:
+    """A number of an option, from 0."""
+    return _least(text, 0)
+
+
+def positive(text: str) -> int:
+    """A number of an option, from 1."""
+    return _least(text, 1)
+
+
+def _least(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{value} is below {least}")
+    return value
+
+
+def free(name: str) -> str:
+    """A name for a new recording that nothing here has yet: run.regard, or run-2.regard."""
+    first, number = Path(name), 1
+    place = first
+    while os.path.lexists(place):
+        number += 1
+        place = first.with_name(f"{first.stem}-{number}{first.suffix}")
+    return str(place)
 
 
 def program() -> str:

@@ -52,7 +52,7 @@ class Tokenizer:
         room = last if count is None else max(0, count - before - after)
         if not 0 <= start <= max(0, last - before - 1):
             raise TokenError(
-                f"start is {start} and the text has {counted(last - before, 'token')}, "
+                f"start is {start} and the text has {counted(last - before, 'token')} without special ones, "
                 f"expected 0 to {max(0, last - before - 1)}: begin earlier"
             )
         return self._part(whole, before + start, min(last, before + start + room))

@@ -40,6 +40,8 @@ def recording(
     float32; `values` keeps V too. `model` is its name, or a dictionary. With `sync` false the system writes when it
     likes, which is enough for what is soon thrown away.
 
+    The end of the `with` finishes it; one that an exception left, or a kill, can be read, and is marked `unfinished`.
+
     >>> import numpy as np, tempfile
     >>> with recording(tempfile.mkdtemp(), model="by hand") as recorder:
     ...     recorder.layer(np.ones((2, 5, 4)), np.ones((2, 5, 4)), name="first")
@@ -63,7 +65,8 @@ def recording(
 def open(path: str | os.PathLike[str]) -> Recording:
     """A recording, opened at once at any size: nothing is read before it is asked for.
 
-    `rec[layer, head]` is the matrix of a head of the first text, `rec.texts[i][layer, head]` of any.
+    `rec[layer, head]` is the matrix of a head of the first text, `rec.texts[i][layer, head]` of any. `rec.finished` is
+    whether it was written to its end.
 
     >>> import numpy as np, tempfile
     >>> path = tempfile.mkdtemp()

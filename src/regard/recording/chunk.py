@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,29 @@ def line(number: int, text: int, layer: str, named: Mapping[str, Array], told: M
     """What the manifest says of a chunk, but for its file's size and checks."""
     shapes = {name: [dtype, list(shape)] for name, (dtype, shape) in described(named).items()}
     return {"chunk": number, "text": text, "layer": layer, **told, "tensors": shapes}
+
+
+def ending(chunks: int, texts: int, tokens: list[Any]) -> dict[str, Any]:
+    """The last line of the manifest: what there is when all was written."""
+    return {"end": True, "chunks": chunks, "texts": texts, "tokens": tokens}
+
+
+class End(NamedTuple):
+    """What the last line tells."""
+
+    chunks: int
+    texts: int
+    size: int  # of tokens.json
+    crc32: str
+
+
+def end_of(content: Mapping[str, Any], where: str) -> End:
+    """The last line, checked."""
+    match content:
+        case {"end": True, "chunks": int(chunks), "texts": int(texts), "tokens": [int(size), str(check)]}:
+            if all(map(whole, (chunks, texts, size))):
+                return End(chunks, texts, size, check)
+    raise RecordingError(f"{where} is no end that this format knows: the recording was altered")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The format: what stands in the files of a recording.
 
     run.regard/
-        manifest.jsonl        a header, then a line for each finished chunk
+        manifest.jsonl        a header, a line for each finished chunk, and a last one when all was written
         tokens.json           texts, tokens and their places in the text
         000000.safetensors    the arrays of chunk 0
 
@@ -21,17 +21,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import zlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from regard.errors import RecordingError
+from regard.errors import DtypeError, RecordingError
 
 FORMAT, VERSION = "regard recording", 1
 MANIFEST, TOKENS = "manifest.jsonl", "tokens.json"
+SUFFIX = ".safetensors"  # of the files of chunks
 SLICE = 1 << 20  # bytes of a file that have a check of their own
 ALIGNMENT = 64  # bytes: a cache line, and the widest register
 
@@ -59,7 +62,7 @@ PAD = "~"  # what tensors are named that fill up to the next alignment
 
 def file_name(number: int) -> str:
     """The file of a chunk."""
-    return f"{number:06d}.safetensors"
+    return f"{number:06d}{SUFFIX}"
 
 
 # Lines that check themselves.
@@ -187,6 +190,19 @@ def tensors_of(content: Any, where: str) -> dict[str, tuple[str, tuple[int, ...]
     if not isinstance(content, dict) or len(found) != len(content) or any(name.startswith(PAD) for name in found):
         raise RecordingError(f"{where} tells of no tensors that this format knows, expected names, dtypes and shapes")
     return found
+
+
+def placed(path: Any) -> Path:
+    """The path that is meant, or one sentence."""
+    try:
+        name = os.fspath(path)
+    except TypeError:
+        name = path
+    if not isinstance(name, str):
+        raise DtypeError(f"path is {path!r}, expected the folder of a recording: pass a string or a pathlib.Path")
+    if not name or "\0" in name:
+        raise RecordingError(f"path is {name!r}, expected one that a folder can have, such as 'run.regard'")
+    return Path(name)
 
 
 def whole(x: Any) -> bool:

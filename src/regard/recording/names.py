@@ -53,6 +53,7 @@ class Names:
             if names is not None and n_q is not None and n_k is not None:
                 fits("tokens", names, n_q, n_k, padded=_nested(tokens))
             spans, marks = _of_each("offsets", offsets, batch)[b], _of_each("special", special, batch)[b]
+            _ordered(spans)
             for name, x in (("offsets", spans), ("special", marks)):
                 if x is not None and (names is None or len(x) != len(names)):
                     there_are = "no tokens" if names is None else counted(len(names), "token")
@@ -198,7 +199,8 @@ def _of_each(what: str, given: Any, batch: int) -> list[list[Any] | None]:
     if given is None:
         return [None] * batch
     deep = what == "offsets"
-    one = not given or (not isinstance(given[0], (list, tuple)) if not deep else _pair(given[0]))
+    some = next((x for x in given if x is not None), None)
+    one = some is None or (not isinstance(some, (list, tuple)) if not deep else _pair(some))
     if one:
         if batch != 1:
             raise ShapeError(
@@ -208,6 +210,14 @@ def _of_each(what: str, given: Any, batch: int) -> list[list[Any] | None]:
     if len(given) != batch:
         raise ShapeError(f"{what} is for {counted(len(given), 'text')}, but {there(batch, 'sequence')}: pass as many")
     return [None if x is None else list(x) for x in given]
+
+
+def _ordered(spans: Any) -> None:
+    """That offsets are pairs, none of which ends before it begins."""
+    for i, span in enumerate(spans or ()):
+        if not isinstance(span, (list, tuple)) or not _pair(span) or not 0 <= span[0] <= span[1]:
+            shown = tuple(span) if isinstance(span, list) else span
+            raise ShapeError(f"offsets has {shown!r} for token {i}, expected where it begins and then where it ends")
 
 
 def _pair(x: Any) -> bool:
@@ -231,11 +241,17 @@ def listed(what: str, tokens: Any) -> Any:
         return None
     if not isinstance(tokens, Iterable):
         raise DtypeError(f"{what} is {tokens!r}, expected a token for each place: pass a list of strings")
-    return [x if isinstance(x, str) else _strings(x) for x in tokens]
+    given = list(tokens)
+    of_texts = any(isinstance(x, Iterable) and not isinstance(x, str) for x in given)  # one of which may have none
+    return [None if x is None and of_texts else _strings(what, x, i) for i, x in enumerate(given)]
 
 
-def _strings(x: Any) -> Any:
-    return [str(i) for i in x] if isinstance(x, Iterable) else str(x)
+def _strings(what: str, x: Any, at: int) -> Any:
+    if x is None:
+        raise DtypeError(f"{what} has None at {at}, expected a string for each place: pass '' where there is none")
+    if isinstance(x, str) or not isinstance(x, Iterable):
+        return str(x)
+    return [_strings(what, name, i) for i, name in enumerate(x)]
 
 
 def _entries(what: str, given: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,26 +14,33 @@ from regard.errors import RecordingError, counted, within
 from regard.matrix import AttentionMatrix
 from regard.pools import places
 from regard.recording.chunk import Chunk
-from regard.recording.files import compared, manifest, mapped, tokens
+from regard.recording.files import compared, manifest, mapped, tokens, untold
+from regard.recording.format import placed
 from regard.recording.growth import joined, whole
 from regard.recording.names import axes
 from regard.recording.piece import Piece
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[float], object]
-ROUNDED = "from bf16-rounded Q, K"
+ROUNDED, UNFINISHED = "from bf16-rounded Q, K", "unfinished"
 
 
 class Recording:
-    """A recording that is read; made by `regard.open`."""
+    """A recording that is read; made by `regard.open`.
+
+    `finished` is whether it was written to its end when it was opened; if not, its `notes` say so.
+    """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path)
-        header, chunks = manifest(self.path)
+        self.path = placed(path)
+        header, chunks, self._end = manifest(self.path)
+        self.finished = self._end is not None
         self.model: dict[str, Any] = header["model"]
         notes = list(header["notes"])
         if any(x.rounded for x in chunks) and ROUNDED not in notes:
             notes.append(ROUNDED)
+        if not self.finished and UNFINISHED not in notes:
+            notes.append(UNFINISHED)
         self.notes: tuple[str, ...] = tuple(notes)
         self.chunks = chunks
         self.texts: Sequence[Text] = _texts(self)
@@ -77,7 +83,7 @@ class Recording:
     def names(self, text: int) -> Mapping[str, Any]:
         """What tokens.json says of a text."""
         if self._names is None:
-            self._names = tokens(self.path)
+            self._names = tokens(self.path, self._end)
         return self._names[text] if text < len(self._names) else {}  # it was ended before they were written
 
     def arrays(self, chunk: Chunk) -> dict[str, Array]:
@@ -95,9 +101,17 @@ class Recording:
         }
 
     def verify(self, progress: Progress | None = None) -> bool:
-        """Read every file and compare checks: True, or a RecordingError that says what is not as it was written."""
-        manifest(self.path)
-        self._names = tokens(self.path)
+        """Read every file and compare checks: True, or a RecordingError that says what is not as it was written.
+
+        One that was not written to its end is refused too, after what is there was compared.
+        """
+        _, chunks, end = manifest(self.path)  # it may have been finished since
+        self._names = tokens(self.path, end)
+        more = untold(self.path, len(chunks))
+        if more and end is not None:
+            raise RecordingError(
+                f"{self.path} has a file {more[0]} of which its manifest does not tell: it was altered"
+            )
         total = sum(x.layout.size for x in self.chunks)
         done = 0
         for chunk in self.chunks:
@@ -111,6 +125,12 @@ class Recording:
                 if progress is not None:
                     progress(done / total)
             chunk.piece(self.arrays(chunk))
+        if end is None:
+            lost = f" (beside {counted(len(more), 'file')} of which its manifest does not tell)" if more else ""
+            raise RecordingError(
+                f"{self.path} was not written to its end, or lost the end of its manifest: what is there, "
+                f"{counted(len(chunks), 'chunk')}, is as it was written{lost}; record it again to have the rest"
+            )
         return True
 
     def close(self) -> None:

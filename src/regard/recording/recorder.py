@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from regard.algebra.scores import Score, dot
-from regard.errors import DtypeError, RecordingError
-from regard.problem import torch_module
-from regard.recording.format import FORMAT, VERSION, checked
+from regard.errors import DtypeError, RecordingError, ShapeError, counted
+from regard.problem import DTYPES, torch_module
+from regard.recording.format import FORMAT, VERSION, checked, placed
 from regard.recording.growth import joined
 from regard.recording.names import Names, listed
 from regard.recording.piece import Piece
 from regard.recording.room import Room
 from regard.recording.taken import Call
-from regard.recording.writer import Writer, failed
+from regard.recording.writer import Writer, unmade
 from regard.terms import Modify
 
 # Steps of decoding are small: those of a layer are written together, when they are so many bytes or the first of all
@@ -35,14 +36,14 @@ EVERY = 1.0  # seconds between two tokens.json, which has all texts
 class Layer:
     """What is known of a layer that was recorded: a step that goes on with it has to fit."""
 
-    def __init__(self, piece: Piece, last: bytes):
+    def __init__(self, piece: Piece, last: bytes, like: Mapping[str, Any]):
         self.last = last  # the last key
         self.rows, self.keys = piece.row + piece.rows, piece.keys
-        self.like = _likeness(piece)
+        self.like = like
 
-    def fits(self, label: str, piece: Piece) -> None:
+    def fits(self, label: str, like: Mapping[str, Any]) -> None:
         """That a step has what the layer has."""
-        for name, have in _likeness(piece).items():
+        for name, have in like.items():
             if have != self.like[name]:
                 shown = "" if name in ("sinks", "score") else f" ({have}, before {self.like[name]})"
                 raise RecordingError(
@@ -51,16 +52,27 @@ class Layer:
                 )
 
 
-def _likeness(piece: Piece) -> dict[str, Any]:
-    """What all steps of a layer have in common."""
+def _likeness(call: Call) -> dict[str, Any]:
+    """What all steps of a layer have in common, as far as keys are none that were recorded if it differs."""
+    of, score = call.of, call.score
     return {
-        "heads": piece.q.shape[:2] + piece.k.shape[:2],
-        "d": (piece.q.shape[-1], piece.k.shape[-1]),
-        "dtype": piece.q.dtype,
-        "score": (piece.score.name, *(x.tobytes() for x in vars(piece.score).values() if isinstance(x, np.ndarray))),
-        "scale": piece.scale.hex(),
+        "batch": of.batch,
+        "number of heads": of.heads,
+        "number of key heads": of.key_heads,
+        "d": call.q.shape[-1],
+        "d of keys": call.k.shape[-1],
+        "dtype": DTYPES[call.q.storage],
+        "score": (score.name, *(x.tobytes() for x in vars(score).values() if isinstance(x, np.ndarray))),
+    }
+
+
+def _further(piece: Piece) -> dict[str, Any]:
+    """What else they have in common."""
+    return {
+        "scale": piece.scale,
+        "batch of keys": len(piece.k),
         "sinks": None if piece.sinks is None else piece.sinks.tobytes(),
-        "values": None if piece.v is None else piece.v.shape[-1],
+        "d of values": None if piece.v is None else piece.v.shape[-1],
     }
 
 
@@ -86,7 +98,7 @@ class Recorder:
     ):
         if dtype not in (None, "bf16"):
             raise DtypeError(f"dtype is {dtype!r}, expected None, which keeps Q and K as they come, or 'bf16'")
-        self.path = Path(path)
+        self.path = placed(path)
         self.rounds, self.values = dtype == "bf16", values
         self.texts = Names(text, tokens, offsets, special)
         header = {
@@ -100,7 +112,9 @@ class Recorder:
             checked(header)
         except (TypeError, ValueError) as error:
             raise DtypeError(f"model is {model!r}, expected a name, or what JSON can hold ({error})") from None
-        self.writer = Writer(_folder(self.path), header, sync)
+        _free(self.path)
+        self.header, self.sync = header, sync
+        self._writer: Writer | None = None
         self.room = Room()
         self.layers: dict[str, Layer] = {}
         self.waiting: dict[str, list[Piece]] = {}  # what decoding left, by layer
@@ -110,9 +124,18 @@ class Recorder:
         self._modes = ExitStack()
         self._calls: Any = None  # those of torch models
 
+    @property
+    def writer(self) -> Writer:
+        """The files; the folder is made when there is something to be put into it."""
+        if self._writer is None:
+            self._writer = Writer(_folder(self.path), self.header, self.sync)
+        return self._writer
+
     # A `with`.
 
     def __enter__(self) -> Recorder:
+        self._check()
+        assert self.writer
         if torch_module() is not None:  # the caller has imported it: what torch models do in here is recorded too
             from regard.models.torch import Calls
 
@@ -126,21 +149,33 @@ class Recorder:
         if error is None and self._calls is not None and not self.layers and not self.texts.first:
             self._calls.nothing()
         try:
-            self.close()
+            self._close(whole=error is None)
         except RecordingError:
             if error is None:
                 raise
 
     def close(self) -> None:
-        """Write what waits, and say so if something could not be written. It may be called more than once."""
+        """Write what waits and the end, and say so if something could not be written.
+
+        It may be called more than once. A recording that is not closed, or whose `with` an exception left, has no end:
+        it can be read, and is marked `unfinished`.
+        """
+        self._close(whole=True)
+
+    def _close(self, whole: bool) -> None:
         if self.open:
             self.open = False
+            if self._writer is None:  # nothing was begun
+                return
             try:
                 if self.writer.error is None:
                     self._flush()
                     self._put_tokens(now=True)
+            except BaseException:
+                whole = False
+                raise
             finally:
-                self.writer.close()
+                self.writer.close(whole)
                 self.room.clear()
 
     # What is recorded.
@@ -178,15 +213,26 @@ class Recorder:
         attention(…, return_lse=True) gave; if it is False, it is computed when the recording is read.
         """
         self._check()
+        if self.values and v is None:
+            raise RecordingError(
+                "v is None, expected values, as values=True was given: pass v, or leave values=True out"
+            )
         call = Call(q, k, v if self.values else None, score, scale)
         label = self.texts.unnamed() if name is None else str(name)
         ours, theirs = listed("tokens", tokens), listed("key_tokens", key_tokens)
         known = self.layers.get(label)
+        like = _likeness(call)
+        if known is not None:
+            known.fits(label, like)
         new, keys = (call.of.n_k, call.of.n_k) if known is None else self._goes_on(known, label, call)
-        what = call.terms(keys, modify, bias, mask, sinks)
         rows = call.of.n_q
+        if known is not None:
+            self._rows_fit(label, rows, new)
+        what = call.terms(keys, modify, bias, mask, sinks)
         found = None if lse is None or lse is False else call.lse(lse)
         if known is None:
+            if found is not None and not self.layers:  # of each text the first layer stands for all: it takes time
+                call.compare(found, what)
             piece = call.piece(what, found, self.values, 0, 0, new, self.room)
             self.texts.place(call.of.batch, rows, keys)
             self.texts.check(ours, theirs, call.of.batch, rows, keys)
@@ -195,10 +241,10 @@ class Recorder:
             if lse is None and keys == call.of.n_k and not (self.rounds and call.q.storage != "bf16"):
                 found = call.settle(what)
             piece = call.piece(what, found, self.values, known.rows, known.keys, new, self.room)
-            known.fits(label, piece)
+            known.fits(label, _further(piece))
             self.texts.grown(label, known.rows + rows, rows, ours)
         last = call.key_row(call.of.n_k - 1) if new else b"" if known is None else known.last
-        self.layers[label] = Layer(piece, last)
+        self.layers[label] = Layer(piece, last, like | _further(piece))
         self._put(label, piece, lse is not False)
 
     def made(self, rows: int, make: Callable[[], Piece], size: int) -> None:
@@ -225,6 +271,14 @@ class Recorder:
                 "ones: begin another text with recorder.text(), or give it another name"
             )
         return n_k - known.keys, n_k
+
+    def _rows_fit(self, label: str, rows: int, new: int) -> None:
+        """That a step has a key for each of its rows, or, where all look at the same keys, none."""
+        if 0 < new < rows:
+            raise ShapeError(
+                f"layer {label!r} came again with {rows} new queries and {counted(new, 'key')} for them, expected as "
+                "many of both: pass the queries of this step alone, and its keys"
+            )
 
     def _put(self, label: str, piece: Piece, settle: bool) -> None:
         """Hand a piece to the writer; the small ones of decoding wait for others of their layer."""
@@ -275,7 +329,8 @@ class Recorder:
     def _check(self) -> None:
         if not self.open:
             raise RecordingError(f"{self.path} is closed, expected an open recording: record inside the `with`")
-        self.writer.check()
+        if self._writer is not None:
+            self._writer.check()
 
 
 def settled(piece: Piece, settle: bool) -> Piece:
@@ -288,20 +343,32 @@ def settled(piece: Piece, settle: bool) -> Piece:
 
 def _folder(path: Path) -> Path:
     """A new folder, or an empty one."""
+    _free(path)
     try:
-        path.mkdir()
-    except FileExistsError:
-        if not path.is_dir() or any(path.iterdir()):
-            raise RecordingError(
-                f"{path} is there already, expected a new path: choose another, or remove it"
-            ) from None
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unmade(path, error) from error
+    return path
+
+
+def _free(path: Path) -> None:
+    """That a folder can be made there, or is there and empty."""
+    try:
+        if path.is_dir():
+            taken = any(path.iterdir())
+        else:
+            taken = os.path.lexists(path)
+            os.stat(path.parent)
+            if not taken and not path.parent.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     except FileNotFoundError:
         raise RecordingError(
             f"{path.parent} is not there, expected a folder to write {path.name} in: make it"
         ) from None
     except OSError as error:
-        raise failed(path, error) from error
-    return path
+        raise unmade(path, error) from error
+    if taken:
+        raise RecordingError(f"{path} is there already, expected a new path: choose another, or remove it")
 
 
 def _model(model: Any) -> dict[str, Any]:
@@ -313,6 +380,7 @@ def _model(model: Any) -> dict[str, Any]:
 
 
 def _notes(notes: Any) -> list[str]:
-    if isinstance(notes, str) or not all(isinstance(x, str) for x in notes):
+    given = list(notes) if isinstance(notes, Iterable) else [notes]
+    if isinstance(notes, str) or not all(isinstance(x, str) for x in given):
         raise DtypeError(f"notes is {notes!r}, expected a list of strings: pass notes=[…]")
-    return list(notes)
+    return given

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from regard.algebra.evaluate import evaluate
 from regard.algebra.expression import Expression
 from regard.algebra.scores import Additive, General, Score, dot
-from regard.errors import DtypeError, ShapeError
+from regard.errors import DtypeError, RecordingError, ShapeError
 from regard.folding import folded
 from regard.problem import Problem, View, problem, view
 from regard.recording.format import NAMES
@@ -22,6 +23,7 @@ from regard.terms import Terms, terms
 from regard.weights import Weights
 
 Array = np.ndarray[Any, Any]
+ROUGH = 0.02  # how far an lse of half precision may be from one of q and k, for a largest score of 1
 
 
 class Call:
@@ -39,7 +41,10 @@ class Call:
     def terms(self, keys: int, modify: Any, bias: Any, mask: Any, sinks: Any) -> Terms:
         """The terms over all keys that there are."""
         of = replace(self.of, n_k=keys)
-        return terms(of, self.scale, modify, bias, mask, sinks, self.vector)
+        found = terms(of, self.scale, modify, bias, mask, sinks, self.vector)
+        if not math.isfinite(found.scale):
+            raise RecordingError(f"scale is {found.scale}, expected a finite number: what it gives is no attention")
+        return found
 
     def key_row(self, at: int) -> bytes:
         """The bytes of one key of every text and head."""
@@ -84,6 +89,48 @@ class Call:
         if x.storage == "bool":
             raise DtypeError("lse has dtype bool, expected floats: pass what attention(…, return_lse=True) gave")
         return np.array(as_numpy(x), np.float64).reshape(of.batch, of.heads, of.n_q)
+
+    def compare(self, lse: Array, what: Terms) -> None:
+        """That the first and the last row of the first head have the lse that is given, as far as rounding goes.
+
+        It is to cost nearly nothing; so it passes over what would take more than two products with the keys.
+        """
+        of = self.of
+        if what.modify is not None or what.sinks is not None or self.score is not dot or not lse.size or not of.n_k:
+            return
+        rows = [0, of.n_q - 1]
+        q, k = (_full(x, of) for x in (self.q, self.k))
+        q, k = q[(0,) * (q.ndim - 2)][rows], k[(0,) * (k.ndim - 2)]  # (2, d), (keys, d)
+        if self.q.storage in ("f16", "bf16"):
+            q, k = q.astype(np.float32), k.astype(np.float32)
+        with np.errstate(all="ignore"):
+            s = (q @ k.T) * what.scale  # (2, keys)
+            if what.bias is not None:
+                s = s + _plane_rows(what.bias, rows)
+            if what.mask_array is not None:
+                s[~_plane_rows(what.mask_array, rows)] = -np.inf
+            if what.mask is not None:
+                row: Array = np.array(rows)[:, None]
+                shift = of.n_k - of.n_q
+                seen = evaluate(what.mask, b=0, h=0, row=row, q=row + shift, k=np.arange(of.n_k))
+                s[~np.broadcast_to(seen, s.shape)] = -np.inf
+            top = s.max(-1)
+            expected = top + np.log(np.exp(s - top[:, None]).sum(-1))
+        for number, there, mine, high in zip(rows, lse[0, 0, rows], expected, top, strict=True):
+            if not np.isfinite(mine):  # a row that sees nothing, or has numbers that are none
+                continue
+            if not abs(there - mine) <= ROUGH * (1 + abs(high)):
+                raise RecordingError(
+                    f"lse of query {number} of the first head is {there:.6g}, but q, k and the terms give {mine:.6g}: "
+                    "pass what attention(…, return_lse=True) gave for the same arguments, or leave it out"
+                )
+
+
+def _plane_rows(x: View, rows: list[int]) -> Array:
+    """Rows of the first (query, key) plane."""
+    array = as_numpy(x)
+    found: Array = array[(0,) * (array.ndim - 2)][rows]  # (…, n_q, n_k) -> (rows, n_k)
+    return found
 
 
 def _beginning(x: View) -> View:

@@ -1,7 +1,8 @@
 """The writer: a thread that puts chunks on the disk, one after the other, while the recorder takes the next.
 
 A file is written under a temporary name and renamed; then the manifest gains its line. So whatever happens, and
-whenever, what the manifest tells of is there.
+whenever, what the manifest tells of is there. Its last line, written when all of it is on the disk, tells how much
+there is: a recording without it was not written to its end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import RecordingError
-from regard.recording.chunk import line, tensors
+from regard.recording.chunk import ending, line, tensors
 from regard.recording.format import MANIFEST, SLICE, TOKENS, Layout, checked, crc, described, file_name, layout
 from regard.recording.piece import Piece
 
@@ -67,7 +68,8 @@ class Writer:
 
     def __init__(self, path: Path, header: Mapping[str, Any], sync: bool):
         self.path, self.sync = path, sync
-        self.number = 0
+        self.number = self.texts = 0  # so many are finished
+        self.tokens: list[Any] = []  # the size and the check of tokens.json
         self.error: RecordingError | None = None
         self.queue = Queue(WAITING)
         self.thread: threading.Thread | None = None
@@ -77,7 +79,7 @@ class Writer:
             self.put_tokens({"texts": []})
         except OSError as error:
             os.close(self.manifest)
-            raise failed(path, error) from error
+            raise unmade(path, error) from error
 
     # From the recorder's thread.
 
@@ -104,18 +106,18 @@ class Writer:
         if self.error is not None:
             raise self.error
 
-    def close(self) -> None:
-        """Write what waits, and, if that is wanted, see to it that it is on the disk."""
+    def close(self, whole: bool = True) -> None:
+        """Write what waits, and, if that is wanted, see to it that it is on the disk; if it is the whole, say so."""
         if self.thread is not None:
             self.queue.put(self._stop, 0, always=True)
             self.thread.join()
             self.thread = None
         if self.manifest >= 0:
             try:
-                if self.error is None and self.sync:
-                    self._synced()
+                if self.error is None:
+                    self._ended(whole)
             except OSError as error:
-                self.error = failed(self.path, error)
+                self.error = self._failed(error)
             finally:
                 os.close(self.manifest)
                 self.manifest = -1
@@ -139,13 +141,12 @@ class Writer:
             except StopIteration:
                 return
             except OSError as error:
-                self.error = failed(self.path, error)
+                self.error = self._failed(error)
             except RecordingError as error:
                 self.error = error
             except BaseException as error:
                 self.error = RecordingError(
-                    f"a chunk of {self.path} could not be made ({type(error).__name__}: {error}); "
-                    "those before it can be read"
+                    f"a chunk of {self.path} could not be made ({type(error).__name__}: {error}): {self._left()}"
                 )
                 self.error.__cause__ = error
             finally:
@@ -155,6 +156,18 @@ class Writer:
     def _stop(self) -> None:
         raise StopIteration
 
+    def _failed(self, error: OSError) -> RecordingError:
+        reason = error.strerror or error
+        return RecordingError(
+            f"{self.path} could not be written to ({reason}), expected room and permission: {self._left()}"
+        )
+
+    def _left(self) -> str:
+        """What there is of a recording that went wrong."""
+        if not self.number:
+            return "nothing of it can be read, record it again in another place"
+        return "the chunks before can be read"
+
     def _chunk(self, text: int, layer: str, piece: Piece) -> None:
         named, told = tensors(piece)
         place = layout(described(named))
@@ -163,6 +176,7 @@ class Writer:
         content = line(self.number, text, layer, named, told) | {"size": place.size, "crc32": checks}
         _write(self.manifest, checked(content) + b"\n")
         self.number += 1
+        self.texts = max(self.texts, text + len(piece.q))
 
     def _file(self, name: str, place: Layout, named: Mapping[str, Array]) -> str:
         """Write the tensors; the checks of the file."""
@@ -184,8 +198,10 @@ class Writer:
 
     def put_tokens(self, content: Mapping[str, Any]) -> None:
         """tokens.json, written anew."""
+        whole = checked(content)
         with self._renamed(TOKENS) as file:
-            _write(file, checked(content))
+            _write(file, whole)
+        self.tokens = [len(whole), crc([whole])]
 
     @contextmanager
     def _renamed(self, name: str) -> Iterator[int]:
@@ -202,12 +218,17 @@ class Writer:
         os.close(file)
         os.replace(temporary, self.path / name)
 
-    def _synced(self) -> None:
-        os.fsync(self.manifest)
-        for name in (TOKENS, *map(file_name, range(self.number))):
-            _fsync(self.path / name)
-        _fsync(self.path)
-        _fsync(self.path.parent)
+    def _ended(self, whole: bool) -> None:
+        """The last line, when what it tells of is on the disk."""
+        if self.sync:
+            for name in (TOKENS, *map(file_name, range(self.number))):
+                _fsync(self.path / name)
+            _fsync(self.path)
+            _fsync(self.path.parent)
+        if whole:
+            _write(self.manifest, checked(ending(self.number, self.texts, self.tokens)) + b"\n")
+        if self.sync:
+            os.fsync(self.manifest)
 
 
 def _fsync(path: Path) -> None:
@@ -268,9 +289,8 @@ def _write(file: int, *parts: Any) -> None:
             left[0] = left[0][count:]
 
 
-def failed(path: Path, error: OSError) -> RecordingError:
-    """What to say of something that could not be written."""
+def unmade(path: Path, error: OSError) -> RecordingError:
+    """What to say of a recording that could not even be begun."""
     return RecordingError(
-        f"{path} could not be written to ({error.strerror or error}), expected room and permission: "
-        "the chunks before can be read"
+        f"{path} could not be made ({error.strerror or error}), expected a place where a folder can be: choose another"
     )

@@ -263,9 +263,9 @@ class Look:
 def onward(screen: Screen, commands: Sequence[tuple[str, str]]) -> list[str]:
     """Commands to copy, and what each does, beside it or above it. A long one is left in one piece: what a terminal
     wraps by itself is copied as one line."""
-    long = max(width(command) for command, _ in commands)
+    long = max((width(command) for command, _ in commands), default=0)
     commands = [(safe(command, screen.unicode), screen.plain(what)) for command, what in commands]
-    if long + 2 + max(width(what) for _, what in commands) <= screen.width:
+    if long + 2 + max((width(what) for _, what in commands), default=0) <= screen.width:
         return [f"{pad(command, long)}  {screen.paint(what, FAINT)}" for command, what in commands]
     found = []
     for command, what in commands:

@@ -111,7 +111,8 @@ class Overview:
             share = round(100 * mark.share)
             text = mark.letter + str(share if wide >= 5 or share < 100 else 99)
         elif wide == 3:
-            text = f"{mark.letter}{min(9, int(10 * mark.share))}"
+            tenths = round(10 * mark.share)
+            text = f"{mark.letter}{tenths if tenths < 10 else 'X'}"
         else:
             text = mark.letter
         if wide == 2:
@@ -190,7 +191,7 @@ class Overview:
         number = (
             ""
             if counted or self.wide < 3
-            else "the number is its share in tenths; "
+            else "the number is its share in tenths, X for 10; "
             if self.wide == 3
             else ("the number is the share of its weight, in %; ")
         )
