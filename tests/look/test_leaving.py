@@ -273,3 +273,14 @@ def test_hidden_cells_are_no_numbers(capsys: Capsys, tmp_path: Path) -> None:
         shown = run(capsys, "read", place, *told, "--width", "80").out
         assert ("– is hidden: the query does not see the key." in shown) == any(hidden)
         assert shown.count("–") == sum(hidden) + any(hidden)
+
+
+def test_the_page_begins_with_what_was_asked_for(
+    capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(view, "serve", lambda held, *, chosen: begun.append(chosen))
+    place = record(tmp_path / "run.regard")
+    for arguments in ([], ["--head", "L1H2"], ["--layer", "1"]):
+        assert run(capsys, "look", place, "--browser", *arguments).code == 0
+    assert begun == ["", "l=1&h=2", "l=1&h=0"]

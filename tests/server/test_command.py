@@ -89,7 +89,8 @@ def test_a_text_in_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     """`regard look --browser` serves what the model made of the text, and of its words in another order."""
     served: list[tuple[Any, ...]] = []
 
-    def serve(held: list[Any]) -> None:
+    def serve(held: list[Any], *, chosen: str) -> None:
+        assert chosen == ""
         served.extend((text.text, len(text), text.matrix(1).v is not None) for text in held[0].recording.texts)
 
     monkeypatch.setattr(view, "serve", serve)

@@ -83,8 +83,7 @@ def _look(given: argparse.Namespace) -> None:
                 raise QuestionError(f"--{name} came with a recording, expected a text: leave it out")
         with opened(place) as recording:
             if given.browser:
-                _choose(given, recording)
-                _browse(recording, Path(place).name)
+                _browse(recording, Path(place).name, _chosen(given, recording))
                 return
             _show(given, recording, Command(f"{program()} look {quoted(place)}"), None, kept=place)
         return
@@ -106,22 +105,25 @@ def _look(given: argparse.Namespace) -> None:
         check_head(wanted[1], model.heads)
     with _recorded(given, model, text) as recording:
         if given.browser:
-            text_of(recording, given.number)
-            _browse(recording, recording.model.get("name") or "look")
+            _browse(recording, recording.model.get("name") or "look", _chosen(given, recording))
             return
         _show(given, recording, _command(given, text), _reversed(text), kept=given.output)
 
 
-def _choose(given: argparse.Namespace, recording: Any) -> None:
-    """Hold the text, the layer and the head that were asked for against what is there."""
-    text = recording.texts[text_of(recording, given.number)]
+def _chosen(given: argparse.Namespace, recording: Any) -> str:
+    """What the page begins with: the text, the layer and the head that were asked for, which have to be there."""
+    at = text_of(recording, given.number)
+    text = recording.texts[at]
     name, head = head_of(given.head, given.layer)
     if head is not None and name is None:
         raise QuestionError(f"--head is {given.head!r} of no layer, expected one such as L1H{head}: add its layer")
+    chosen = [f"x={at}"] if at else []
     if name is not None:
         number = layer_of(name, text.layers, given.head)
         if head is not None:
             check_head(head, text.heads(number))
+        chosen += [f"l={number}", f"h={head or 0}"]
+    return "&".join(chosen)
 
 
 def _check_output(place: str | None) -> None:
@@ -133,11 +135,11 @@ def _check_output(place: str | None) -> None:
             raise QuestionError(f"{above} is a file, expected a folder to write into: choose another place with -o")
 
 
-def _browse(recording: Any, name: str) -> None:
+def _browse(recording: Any, name: str, chosen: str) -> None:
     from regard.commands.view import serve
     from regard.view.server.holdings import Recorded
 
-    serve([Recorded(recording, name)])
+    serve([Recorded(recording, name)], chosen=chosen)
 
 
 def _recording_of(given: argparse.Namespace) -> str | None:

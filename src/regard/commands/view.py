@@ -39,14 +39,15 @@ def _view(given: argparse.Namespace) -> None:
     serve(held, given.host, given.port, not given.no_browser)
 
 
-def serve(held: Any, host: str = "127.0.0.1", port: int = 0, browser: bool = True) -> None:
-    """Serve what is held until Ctrl-C."""
+def serve(held: Any, host: str = "127.0.0.1", port: int = 0, browser: bool = True, chosen: str = "") -> None:
+    """Serve what is held until Ctrl-C; `chosen` is what the page begins with, as the part of its address behind #."""
     from regard.view.server.serving import Serving, open_browser
 
     serving = Serving(held, host, port)
     if serving.warning:
         print(f"regard: {serving.warning}", file=sys.stderr)
-    print(serving.url, flush=True)
+    address = f"{serving.url}#{chosen}" if chosen else serving.url
+    print(address, flush=True)
     if browser:
-        open_browser(serving.url)
+        open_browser(address)
     serving.run()
