@@ -13,6 +13,7 @@ It holds Q, K, what is done to a score, and one lse a row. Any cell, row, column
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any, NoReturn
 
 import numpy as np
@@ -144,6 +145,8 @@ class View:
 class AttentionMatrix(View, Questions, Pools, Explained, Shown):
     """The matrix of weights: rows are queries, columns are keys. Made by `regard.matrix`."""
 
+    labels: tuple[str, ...] | None = None  # what the heads are called, flat, where that is known
+
     def __init__(
         self,
         weights: Weights,
@@ -177,8 +180,9 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
     @property
     def T(self) -> AttentionMatrix:
         """The same with columns as queries, for reading and looking. Questions keep their meaning."""
-        names = self.tokens, self.key_tokens
-        return AttentionMatrix(self.weights, self.like, self.v, *names, not self.turned, self.notes)
+        made = copy(self)
+        made.turned = not self.turned
+        return made
 
     @property
     def lse(self) -> Any:
@@ -253,8 +257,15 @@ class AttentionMatrix(View, Questions, Pools, Explained, Shown):
 
     def without(self, keys: Any) -> AttentionMatrix:
         """The weights of a softmax that these keys have no part in: not the model's weights."""
-        made = self.weights.without(places("keys", keys, self.weights.of.n_k, self.key_tokens))
-        return AttentionMatrix(made, self.like, self.v, self.tokens, self.key_tokens, self.turned, self.notes)
+        made = copy(self)
+        made.weights = self.weights.without(places("keys", keys, self.weights.of.n_k, self.key_tokens))
+        return made
+
+    def in_layer(self, number: int) -> AttentionMatrix:
+        """The same, its heads called as they are in a model: L3H0, L3H1, …"""
+        made = copy(self)
+        made.labels = tuple(f"L{number}H{h}" for h in range(self.readable().heads))
+        return made
 
     def __repr__(self) -> str:
         of = self.weights.of

@@ -159,7 +159,7 @@ def _models(path: str | None, wrong: list[str]) -> dict[str, Any]:
     else:
         found[folder.NAME] = str(where)
         try:
-            digest = _digest(where / folder.WEIGHTS)
+            digest = folder.sha256(where / folder.WEIGHTS)
         except OSError as error:
             digest = f"unreadable ({error.strerror})"
         right = digest == folder.DIGEST
@@ -177,18 +177,6 @@ def _models(path: str | None, wrong: list[str]) -> dict[str, Any]:
             found[path] = "no model"
             wrong.append(str(error))
     return found
-
-
-def _digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    import hashlib
-
-    found = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        room = memoryview(bytearray(1 << 20))
-        while count := file.readinto(room):
-            found.update(room[:count])
-    return found.hexdigest()
 
 
 def _show(report: Report, wrong: list[str], width: int | None) -> None:

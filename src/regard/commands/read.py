@@ -111,9 +111,8 @@ def _chosen(given: argparse.Namespace, text: Any) -> tuple[list[int], int | None
 
 
 def _part(text: Any, layer: int, head: int | None, bar: Any) -> Part:
-    matrix = text.matrix(layer)
+    matrix = text.matrix(layer).in_layer(layer)
     count = math.prod(matrix.front)
-    matrix.labels = [f"L{layer}H{h}" for h in range(count)]
     return Part(layer, matrix, range(count) if head is None else [check_head(head, count)], bar)
 
 

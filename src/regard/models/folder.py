@@ -87,7 +87,7 @@ class Folder:
         if not self.digest:
             return self._weights()
         with ThreadPoolExecutor(1) as pool:  # hashing, which gives way to other threads, goes on beside reading
-            found: Future[str] = pool.submit(_sha256, self.path / WEIGHTS)
+            found: Future[str] = pool.submit(sha256, self.path / WEIGHTS)
             read = self._weights()
             if found.result() != self.digest:
                 raise ModelError(
@@ -147,7 +147,8 @@ def _default() -> tuple[Path, str, str]:
     return where, NAME, DIGEST
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         room = memoryview(bytearray(1 << 20))

@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TextIO
@@ -69,7 +68,7 @@ class Look:
     progress: Progress | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.layers = [_labelled(layer, self.first + i) for i, layer in enumerate(self.layers)]
+        self.layers = [layer.in_layer(self.first + i) for i, layer in enumerate(self.layers)]
 
     @cached_property
     def telling(self) -> Telling:
@@ -286,13 +285,6 @@ def beside(blocks: Sequence[list[str]], wide: int) -> list[str]:
             line += text if last else text + " " * (wide - width(CODES.sub("", text))) + GAP
         found.append(line)
     return found
-
-
-def _labelled(layer: Any, number: int) -> Any:
-    """A layer whose heads are called as they are everywhere."""
-    made = copy(layer)
-    made.labels = [f"L{number}H{h}" for h in range(layer.readable().heads)]
-    return made
 
 
 def _directions(layer: Any) -> str:

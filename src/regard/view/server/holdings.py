@@ -120,7 +120,7 @@ class Holdings:
         def make() -> AttentionMatrix:
             v = None if matrix.v is None else _values(matrix, h)
             made = AttentionMatrix(matrix.weights.head(h), matrix.like, v, matrix.tokens, matrix.key_tokens)
-            made.labels = [f"L{source[2]}H{h}"]  # type: ignore[attr-defined]  # wording reads it where it is there
+            made.labels = (f"L{source[2]}H{h}",)
             return made
 
         return (self.few if keys else self.some).get(("head", source, h, keys), make)

@@ -129,11 +129,10 @@ def _cuts(part: range, whole: range, level: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class Long(OfCells):
-    """Weight · length of the value."""
+class Over(OfCells):
+    """Made of a picture cell by cell."""
 
     inner: Picture
-    lengths: Array  # (n_k,)
 
     @property
     def n_q(self) -> int:
@@ -142,6 +141,13 @@ class Long(OfCells):
     @property
     def n_k(self) -> int:
         return self.inner.n_k
+
+
+@dataclass(frozen=True, eq=False)
+class Long(Over):
+    """Weight · length of the value."""
+
+    lengths: Array  # (n_k,)
 
     def operations(self, rows: range, keys: range) -> float:
         return self.inner.operations(rows, keys) + SLOWER * len(rows) * len(keys)
@@ -196,20 +202,11 @@ class Merged(OfCells):
 
 
 @dataclass(frozen=True, eq=False)
-class Less(OfCells):
+class Less(Over):
     """One picture less another; what only one of them hides is 0 there."""
 
-    inner: Picture
     other: Picture
     signed = True
-
-    @property
-    def n_q(self) -> int:
-        return self.inner.n_q
-
-    @property
-    def n_k(self) -> int:
-        return self.inner.n_k
 
     def operations(self, rows: range, keys: range) -> float:
         both = self.inner.operations(rows, keys) + self.other.operations(rows, keys)

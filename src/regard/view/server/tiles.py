@@ -5,7 +5,6 @@ Cells where a pixel is one; a native reduction over the region where pixels pool
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +85,3 @@ def from_base(base: Base, place: Place, pool: str) -> Array | None:
 def _values(found: levels.Pixels, pool: str) -> Array:
     made = found.max() if pool == "max" else found.mean()
     return np.ascontiguousarray(made, np.float32)
-
-
-def milliseconds(since: float) -> float:
-    """How long something took."""
-    return round(1000 * (time.perf_counter() - since), 3)
