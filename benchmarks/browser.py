@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import page
+from .measured import Figures
 
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
@@ -65,7 +66,7 @@ def browser() -> Iterator[Any]:
             opened.close()
 
 
-def usable(rounds: int) -> page.Figures:
+def usable(rounds: int) -> Figures:
     """From navigation to a page that can be used, of a recording of 72 heads; each time a new server and window."""
     with tempfile.TemporaryDirectory() as folder, browser() as opened:
         place = Path(folder) / "run.regard"
@@ -82,7 +83,7 @@ def usable(rounds: int) -> page.Figures:
     return [("to use", min(taken[1:]), "s", "<=", 1.0), ("median to use", statistics.median(taken[1:]), "s", "", None)]
 
 
-def panning(rounds: int) -> page.Figures:
+def panning(rounds: int) -> Figures:
     """Frames a second while the hand moves over full resolution, with tiles arriving."""
     with page.served("settled") as (url, _), browser() as opened:
         window = opened.new_page(viewport=WINDOW)

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .measured import Figures, Measured
 from .timing import settle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,34 +26,12 @@ N = 512  # tokens of what is recorded
 TEXTS = 8  # that are recorded one after the other
 PIECE = 1 << 20  # bytes of a plain write
 
-Figures = list[tuple[str, float | None, str, str, float | None]]  # what, value, unit, bound, target
-
-
-@dataclass(frozen=True)
-class Looking:
-    """A measurement; `kind` is a function of this file."""
-
-    name: str
-    kind: str
-    long: bool = False
-
-
 WORKS = (
-    Looking("look: first picture of a text of 12 words", "picture"),
-    Looking(f"look: recording a forward of {N} tokens", "overhead"),
-    Looking(f"look: opening a recording, {LONG} tokens", "opening"),
-    Looking(f"look: writing a demo of {LONG} tokens", "writing"),
+    Measured("look: first picture of a text of 12 words", "looking.picture"),
+    Measured(f"look: recording a forward of {N} tokens", "looking.overhead"),
+    Measured(f"look: opening a recording, {LONG} tokens", "looking.opening"),
+    Measured(f"look: writing a demo of {LONG} tokens", "looking.writing"),
 )
-
-
-def measure(work: Looking, rounds: int) -> Figures:
-    kinds: dict[str, Callable[[int], Figures]] = {
-        "picture": picture,
-        "overhead": overhead,
-        "opening": opening,
-        "writing": writing,
-    }
-    return kinds[work.kind](rounds)
 
 
 def picture(rounds: int) -> Figures:

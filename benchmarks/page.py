@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,40 +22,22 @@ from urllib.request import urlopen
 
 import numpy as np
 
+from .measured import Figures, Measured
+
 ROOT = Path(__file__).resolve().parent.parent
 LONG, WIDE = 131072, 64  # tokens of the head that tiles are cut from, and its d
 LAYER = (8, 32768, 64)  # heads, tokens and d of the layer whose memory is measured
 AT_ONCE = 8
 SECONDS = 2.0  # of load, in a round
 
-Figures = list[tuple[str, float | None, str, str, float | None]]  # what, value, unit, bound, target
-
-
-@dataclass(frozen=True)
-class Served:
-    """A measurement of the server; `kind` is a function of this file."""
-
-    name: str
-    kind: str
-    long: bool = False
-
-
 WORKS = (
-    Served("page: tiles of 256², 1 × 131072², 8 at once", "tiles"),
-    Served("page: overview of a head of 131072²", "overview", long=True),
-    Served("page: memory, 8 × 32768²", "memory"),
-    Served("page: its own code", "size"),
-    Served("page: opening 72 heads, in a browser", "usable"),
-    Served("page: panning over 131072², in a browser", "panning", long=True),
+    Measured("page: tiles of 256², 1 × 131072², 8 at once", "page.tiles"),
+    Measured("page: overview of a head of 131072²", "page.overview", long=True),
+    Measured("page: memory, 8 × 32768²", "page.memory"),
+    Measured("page: its own code", "page.size"),
+    Measured("page: opening 72 heads, in a browser", "browser.usable"),
+    Measured("page: panning over 131072², in a browser", "browser.panning", long=True),
 )
-
-
-def measure(work: Served, rounds: int) -> Figures:
-    if work.kind in ("usable", "panning"):
-        seen: Figures = getattr(import_module("benchmarks.browser"), work.kind)(rounds)
-        return seen
-    found: Figures = {"tiles": tiles, "overview": overview, "memory": memory, "size": size}[work.kind](rounds)
-    return found
 
 
 # The server.

@@ -21,7 +21,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from . import THREADS, accuracy, fresh, looking, page, reading
+from . import THREADS, accuracy, fresh, reading
+from .measured import Measured
 from .peaks import UNITS, peaks
 from .peers import TORCH, Array, Way, from_tensor, tensor, versions, ways
 from .timing import Effort, Times, interleaved, keep_memory
@@ -159,13 +160,8 @@ def measured_agreement(regard: Any, work: reading.Agreement) -> Result:
     return {"name": work.name, "figures": figures, "errors": errors, "notes": []}
 
 
-def measured_looking(work: looking.Looking, effort: Effort) -> Result:
-    figures = [_figure(*found) for found in looking.measure(work, effort.rounds)]
-    return {"name": work.name, "figures": figures, "notes": []}
-
-
-def measured_page(work: page.Served, effort: Effort) -> Result:
-    figures = [_figure(*found) for found in page.measure(work, effort.rounds)]
+def measured_by_itself(work: Measured, effort: Effort) -> Result:
+    figures = [_figure(*found) for found in work.figures(effort.rounds)]
     return {"name": work.name, "figures": figures, "notes": []}
 
 
@@ -180,10 +176,8 @@ def measure(regard: Any, work: Work, effort: Effort) -> Result:
             return measured_agreement(regard, work)
         if isinstance(work, Fresh):
             return measured_fresh(work, effort)
-        if isinstance(work, looking.Looking):
-            return measured_looking(work, effort)
-        if isinstance(work, page.Served):
-            return measured_page(work, effort)
+        if isinstance(work, Measured):
+            return measured_by_itself(work, effort)
         return measured_error(regard, work)
     except Exception as error:
         return {"name": work.name, "figures": [], "notes": [f"failed: {type(error).__name__}: {error}"], "failed": True}

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from . import encoding, looking, page, reading
+from .measured import Measured
 from .peaks import FMA, PAIR, READ
 from .peers import JAX, NUMPY, OPENVINO, ORT, TORCH, Array, Question
 
@@ -117,7 +118,7 @@ class Error:
     largest: float = 1.5
 
 
-Work = Timed | Fresh | Error | reading.Reading | reading.Agreement | looking.Looking | page.Served
+Work = Timed | Fresh | Error | reading.Reading | reading.Agreement | Measured
 
 WINDOW, CAP, DOCUMENTS = 256, 30.0, 32
 
