@@ -110,14 +110,14 @@ class Weights:
             if len(runs) > SCATTERED:  # as a problem of their own they read the keys once for all, not once for each
                 self._lse[..., unknown] = self.part(unknown, range(self.of.n_k), settled=False).lse(progress=progress)
                 self._known[..., unknown] = True
-                runs = []
-            for number, run in enumerate(runs):
+            else:
+                for number, run in enumerate(runs):
 
-                def tell(share: float, before: int = number) -> None:
-                    if progress is not None:
-                        progress((before + share) / len(runs))
+                    def tell(share: float, before: int = number) -> None:
+                        if progress is not None:
+                            progress((before + share) / len(runs))
 
-                self._settle(run, tell)
+                    self._settle(run, tell)
         found: Array = self._lse[..., wanted]
         return found
 
